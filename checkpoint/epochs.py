@@ -12,6 +12,11 @@ fences what it came from. A job has, seen from its folder,
 
 and nothing leads back. What was loaded before is looked for again behind the beginning of an epoch.
 
+**Who comes late.** A coordinator may be held up before it begins its epoch, until another of its
+job has come, and begun. The coordinators of a job are numbered: behind the epoch of a greater one
+none begins, and one that did all the same, as it had looked before, goes no further. Its epoch
+fences nobody but itself: the greater one passes over it. Without numbers the later epoch is right.
+
 **What is left behind.** Each coordinator leaves a file that fences the one before it, and one that
 settles it. A job may have thousands in its life, so the one that takes over removes those of all
 but the last `KEPT` epochs, once it has settled all before its own: who began them, the oldest
@@ -90,7 +95,8 @@ _END = ".end"
 class Tenant:
     """Who began an epoch. `token`: nobody else's. `home`: where the job's own checkpoints are, as
     a root for `open_storage`; None: nowhere. `restored`: the checkpoint of this folder that it
-    starts from, 0 if it is the folder's own job. `place`: host and process, for people."""
+    starts from, 0 if it is the folder's own job. `place`: host and process, for people. `number`:
+    which of the job's coordinators it is, of however many runs; None: nobody counts them."""
 
     job_id: str
     job_name: str
@@ -99,9 +105,17 @@ class Tenant:
     restored: int
     since_ms: int
     place: str
+    number: int | None = None
 
     def named(self) -> str:
         return f"job '{self.job_name}' ({self.job_id}, {self.place})"
+
+    def is_older(self, than: Tenant) -> bool:
+        """Whether both coordinate one job and this one came first, whichever of their epochs is the
+        later. False where that is not known."""
+        if self.job_id != than.job_id or self.number is None or than.number is None:
+            return False
+        return self.number < than.number
 
 
 def encode(tenant: Tenant) -> bytes:
@@ -120,8 +134,9 @@ def decode(data: bytes) -> Tenant | None:
             int(found["restored"]),
             int(found["since_ms"]),
             str(found["place"]),
+            None if found.get("number") is None else int(found["number"]),
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

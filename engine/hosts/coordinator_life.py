@@ -259,6 +259,7 @@ class CoordinatorLife:
             results=results,
             keep=self._keep_graph,
             left=term.left,
+            number=of,
         )
         if graph.config.adaptive.enabled:
             self._growth = GrowthLooks(graph, self._driver, self._inbox.put)

@@ -112,6 +112,7 @@ class JobDriver(JobPicture):
         keep: Keep | None = None,
         left: Handover[Widths] | None = None,
         make_scaler: MakeScaler | None = None,
+        number: int | None = None,
     ) -> None:
         """`make_background`: the workers that do what may take long. `storage`: where checkpoints
         go, when not where the configuration says. `first_attempt`, `takes_over`: as of `JobMaster`.
@@ -120,7 +121,7 @@ class JobDriver(JobPicture):
         anything is removed that it could go on from. `results`: where what is published is written
         down for the drivers that come; None: there will be none. `keep`: None: nobody takes over
         from this driver. `left`: what was kept last; None: nothing was. `make_scaler`: as of
-        `OwnRescales`."""
+        `OwnRescales`. `number`: as of `Tenant`."""
         self._before_end = before_end
         self._keep = keep
         self._rescales = AskedRescales(graph)
@@ -158,7 +159,7 @@ class JobDriver(JobPicture):
         super().__init__(clock, self._master, graph, own)
         self.token = token or uuid.uuid4().hex
         """No other job's."""
-        tenure = Tenure(self._storage, graph.name, uuid.uuid4().hex, clock.now_ms())
+        tenure = Tenure(self._storage, graph.name, uuid.uuid4().hex, clock.now_ms(), number)
         self.errands = Errands(
             make_background,
             self._master,

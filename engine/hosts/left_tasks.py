@@ -12,6 +12,7 @@ from typing import Any, Final
 import ray
 from ray.util.placement_group import get_placement_group
 
+from ...core.errors import FencedError
 from .added_slots import give_back_added
 from .control_service import patiently
 from .coordinator_names import named_actors
@@ -56,13 +57,17 @@ def end_tasks(coordinator: str) -> None:
 
 
 def ask_all(actors: Sequence[Any], coordinator: Any, term: int) -> list[tuple[Any, Found | None]]:
-    """What each says, which from now on hears this coordinator; None: it does not answer."""
+    """What each says, which from now on hears this coordinator; None: it does not answer.
+    FencedError if some hear a later one."""
     asked = [actor.take_over.remote(coordinator, term).future() for actor in actors]
     wait(asked, ANSWER_S)
-    return [
-        (actor, answer.result() if answer.done() and answer.exception() is None else None)
-        for actor, answer in zip(actors, asked, strict=True)
-    ]
+    said = []
+    for actor, answer in zip(actors, asked, strict=True):
+        error = answer.exception() if answer.done() else None
+        if isinstance(error, FencedError):
+            raise error
+        said.append((actor, answer.result() if answer.done() and error is None else None))
+    return said
 
 
 def attempt_of(one: tuple[Any, Found]) -> int:

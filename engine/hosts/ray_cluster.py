@@ -20,7 +20,7 @@ import ray
 
 from ...core import code_pickles
 from ...core.config import JobConfig
-from ...core.errors import JobCancelledError
+from ...core.errors import FencedError, JobCancelledError
 from ...core.ids import Attempt, TaskId
 from ..accounts import TaskAccount
 from ..exchange.encryption import issue
@@ -165,7 +165,7 @@ class RayCluster:
 
     def take_over(self) -> list[TaskAccount]:
         """What the tasks say that run; from now on they hear this coordinator. A process that does
-        not answer, or has nothing to do, is ended."""
+        not answer, or has nothing to do, is ended. FencedError if they hear a later one."""
         self._looked = True
         found: dict[TaskId, tuple[Any, Found]] = {}
         others: list[TaskAccount] = []
@@ -469,11 +469,17 @@ class RayCluster:
     # --- the end ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Kill all actors and free the slots, also those that another coordinator has left."""
+        """Kill all actors and free the slots, also those that another coordinator has left; none if
+        there is a later one, whose they are."""
         self.on_cancelled()
+        overtaken = False
         if not self._looked:
-            with suppress(ray.exceptions.RayError):  # they end by themselves, behind this process
+            try:
                 self.take_over()
+            except FencedError:
+                overtaken = True
+            except ray.exceptions.RayError:  # they end by themselves, behind this process
+                pass
         self._to_come.close()
         with self._changing:
             self._closed = True
@@ -484,7 +490,8 @@ class RayCluster:
             wait([ref.future() for ref in leaving], LEAVE_S)  # what is left, the next job removes
         for actor in actors.values():
             ray.kill(actor, no_restart=True)
-        self._to_come.release()
+        if not overtaken:
+            self._to_come.release()
 
     def release_left(self) -> bool:
         """As of `Slots`; after `close`."""

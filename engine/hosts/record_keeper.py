@@ -74,9 +74,16 @@ class RecordKeeper:
         return self.write(term)
 
     def write(self, term: Term) -> Future[None]:
-        """Done when it is written, or given up after `WRITE_S`."""
+        """Done when it is written, or given up after `WRITE_S`; or when another has come since, of
+        which the term stays."""
         self._mine = term
-        return self._submit(self._record.write, term)
+        return self._submit(self._write_term, term)
+
+    def _write_term(self, term: Term) -> None:
+        with suppress(CorruptCheckpointError):
+            if _is_behind(term, self._record.term()):
+                return
+        self._record.write(term)
 
     def end(self, outcome: JobOutcome, results: ResultLog | None = None) -> None:
         """Returns when it is written, with what is left to write of `results`, or after `END_S`; it
@@ -101,7 +108,7 @@ class RecordKeeper:
             term = self._record.term()
         except (MissingCheckpointError, CorruptCheckpointError):
             return False
-        return (term.run, term.number) <= (self._mine.run, self._mine.number)
+        return not _is_behind(self._mine, term)
 
     async def results(self, published: int | None) -> ResultsLeft:
         """What was written down by a job that is over, and has published so many (None: nobody
@@ -185,3 +192,7 @@ class RecordKeeper:
                 error,
             )
         return now < self._failing_since + WRITE_S and not self._leaving.wait(PAUSE_S)
+
+
+def _is_behind(term: Term, other: Term) -> bool:
+    return (term.run, term.number) < (other.run, other.number)

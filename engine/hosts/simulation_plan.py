@@ -35,7 +35,10 @@ class SimulationPlan:
     go back before it has one of its own. `cut_offs`: this often the coordinator and its tasks are
     taken for dead, each from a random step of the same window on, and go on all the same, while
     others start on the same storage: as the same job, or as another one that is restored from it.
-    Those that were taken for dead do nothing for up to `away` ms first. `rescales`: so often the
+    Those that were taken for dead do nothing for up to `away` ms first. `late`: this often a
+    coordinator crashes, and the one that comes for it is held up for up to `away` ms before it has
+    begun, while another one takes over the tasks; then it comes through, and crashes. `run`: of the
+    job, which goes on on its storage. `rescales`: so often the
     job is asked to go on at another parallelism of 1 to 3, of all operators or one, each time when
     it runs, from a random step of the same window on; of a hundred of them, `deals` deal key groups
     by loads that are drawn, and half of these keep the parallelism. `own_rescales`: so often the
@@ -67,6 +70,8 @@ class SimulationPlan:
     continues: bool = False
     cut_offs: int = 0
     away: int = 0
+    late: int = 0
+    run: int = 0
     rescales: int = 0
     deals: int = 0
     own_rescales: int = 0

@@ -10,6 +10,7 @@ schedule and the crashes are ours.
 from __future__ import annotations
 
 import random
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from .cooperative import CooperativeCluster
 from .cut_offs import another_start
 from .driver import JobDriver, new_job_id
 from .job_outcome import JobOutcome, accumulator_results, result_of
+from .late_coordinators import LateCoordinators
 from .local_folder import LocalFolders, entered
 from .placed_files import files_at_hand
 from .rescale_calls import RescaleCalls, not_rescaled
@@ -83,6 +85,7 @@ class Simulation:
         self._halting = False
         self._halts_asked = 0
         self._crashes_left = plan.crash_after_checkpoints
+        self._late = LateCoordinators(plan)
         self._amid, self._chance = plan.amid, random.Random(f"amid-{plan.seed}")
         """So many crashes wait for a rescale, and when they come."""
         self._seen = 0
@@ -92,13 +95,18 @@ class Simulation:
         self._folders: tuple[str, ...] = ()
         """Where tasks keep copies of what they write for checkpoints; known from `run` on."""
         self._client = SimulatedClient(graph, plan.seed)
+        self._employed = 0
+        """So many coordinators."""
         self._stage = stage = Stage(self._rng, self._clock, self._employ())
         self._even, self._turns = EvenSchedule(stage), TakingTurns(stage)
         self._brisk = BriskSchedule(stage, plan.slow_tasks)
 
-    def _employ(self, former: Staff | None = None) -> Staff:
-        """A coordinator, and a place for its tasks, unless it takes over those of the `former`."""
-        cluster = former.cluster if former is not None else self._make_cluster()
+    def _employ(self, former: Staff | None = None, late: bool = False) -> Staff:
+        """A coordinator, and a place for its tasks, unless it takes over those of the `former`. Who
+        is `late` finds none: they hear another."""
+        shared = former is not None and not late
+        cluster = former.cluster if former is not None and shared else self._make_cluster()
+        self._employed += 1
         workers: list[Worker] = []
         desk = self._client.desk()
         self._doomed = False
@@ -120,6 +128,7 @@ class Simulation:
             keep=self._rescales.keeper(partial(self._hire, workers), lambda: driver),
             left=self._rescales.left_by(None if former is None else former.driver),
             make_scaler=self._rescales.make_scaler(lambda: driver),
+            number=1_000 * self._plan.run + self._employed,
         )
         cluster.check_room = lambda: self._rescales.check_room(driver)
         desk.driver = driver
@@ -323,6 +332,10 @@ class Simulation:
             self._cut_off_steps.pop(0)
             if not self._staff.driver.ended:
                 self._take_for_dead()
+        if self._late.is_due(self._staff, self._result.steps):
+            self._overtake()
+        if self._late.crash(self._stage):
+            self._even.disturbed()
         if self._coordinator_steps and self._result.steps >= self._coordinator_steps[0]:
             self._coordinator_steps.pop(0)
             if self._rng.random() < 0.5:
@@ -368,6 +381,23 @@ class Simulation:
             self._client = SimulatedClient(self._graph, self._plan.seed)
             self._rescales.forget()
         self._replace_staff()
+
+    def _overtake(self) -> None:
+        """The coordinator's process dies, who comes for it is held up, and another takes over."""
+        self._note_midway()
+        former = self._staff
+        self._before += former.driver.checkpoints().completed
+        self._result.coordinators_crashed += 1
+        self._result.taken_over += 1
+        former.driver.close()
+        storage = self._storage
+        if storage.shares:  # as another process has it
+            self._storage = copy(storage)
+        late = self._employ(former, late=True)
+        self._storage = storage
+        late.driver.start()
+        self._late.hold_up(late, self._stage)
+        self._replace_staff(former)
 
     def _note_midway(self) -> bool:
         reading = any(r.task.state is TaskState.RUNNING for r in self._staff.cluster.tasks.values())

@@ -19,18 +19,26 @@ log = logging.getLogger("strom")
 
 
 class Tenure:
-    """From `begin` on until there is a later epoch, which is then found by `check`."""
+    """From `begin` on until there is a later epoch, which is then found by `check`. Those of older
+    coordinators of the job are passed over."""
 
     def __init__(
-        self, storage: CheckpointStorage, job_name: str, token: str, since_ms: int
+        self,
+        storage: CheckpointStorage,
+        job_name: str,
+        token: str,
+        since_ms: int,
+        number: int | None = None,
     ) -> None:
-        """`token`: no other coordinator's, of any job."""
+        """`token`: no other coordinator's, of any job. `number`: as of `Tenant`."""
         self._storage = storage
         self._mine = Tenant(
-            storage.job_id, job_name, token, storage.home, 0, since_ms, str(Place.here())
+            storage.job_id, job_name, token, storage.home, 0, since_ms, str(Place.here()), number
         )
         self._epoch = 0
         """0: not begun."""
+        self._passed = 0
+        """Up to this epoch all behind it are of older coordinators."""
         self._settled = False
         """Whether it is said which checkpoints of the epochs before count."""
         self._origin_epoch = 0
@@ -42,7 +50,8 @@ class Tenure:
 
     def begin(self) -> None:
         """Once; later calls only `check`. Behind it is settled what counts of all epochs before.
-        FencedError if another job has started from this one."""
+        FencedError if another job has started from this one, or a later coordinator of this one has
+        begun."""
         if self._epoch:
             self.check()
         else:
@@ -53,15 +62,15 @@ class Tenure:
 
     def _begin(self) -> None:
         (last,) = self._storage.tenants(last=True).values() or (None,)
-        if last is not None and last.job_id != self._mine.job_id:
+        if last is not None and self._yields(last):
             self._over = fenced(self._mine, last)
             raise self._over
-        self._epoch = self._storage.begin_epoch(self._mine)
-        # Another job may have begun its own between the look and this: who is before is seen now,
-        # who comes behind by `check`.
+        self._epoch = self._passed = self._storage.begin_epoch(self._mine)
+        # Another may have begun its own between the look and this: who is before is seen now, who
+        # comes behind by `check`.
         there = self._storage.tenants() if self._epoch > 1 else {}
         before = [t for n, t in sorted(there.items()) if n < self._epoch]
-        others = [t for t in before if t is not None and t.job_id != self._mine.job_id]
+        others = [t for t in before if t is not None and self._yields(t)]
         if others:
             self._over = fenced(self._mine, others[-1])
             raise self._over
@@ -71,6 +80,10 @@ class Tenure:
                 "coordinators that start in the same instant both may go on",
                 self._mine.job_id,
             )
+
+    def _yields(self, before: Tenant) -> bool:
+        """Whether who has begun before is to go on, and not this one."""
+        return before.job_id != self._mine.job_id or self._mine.is_older(before)
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -83,15 +96,17 @@ class Tenure:
             raise self._over
         if self._epoch and self._is_over():
             others = self._storage.tenants()
-            by = [t for n, t in sorted(others.items()) if n > self._epoch]
+            by = [t for n, t in sorted(others.items()) if n > self._passed]
             self._over = fenced(self._mine, by[-1] if by else None)
             raise self._over
 
     def _is_over(self) -> bool:
-        mine = self._epoch
-        if self._storage.has_epoch(mine + 1):
-            return True
-        return not self._storage.keeps_epoch(mine, self._mine)
+        while self._storage.has_epoch(self._passed + 1):
+            behind = self._storage.tenants().get(self._passed + 1)
+            if behind is None or not behind.is_older(self._mine):
+                return True
+            self._passed += 1
+        return not self._storage.keeps_epoch(self._epoch, self._mine)
 
     def counts(self, n: CheckpointId) -> bool:
         """Whether checkpoint `n`, which this coordinator has published and then found that it is

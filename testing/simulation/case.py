@@ -49,7 +49,8 @@ class Case:
     looks: how often it looks (ms). short: starts of tasks for which there is room for fewer; it
     grows again. amid: tasks or coordinators that crash while tasks stop and start for a rescale.
     failing: of a thousand calls of the storage so many fail. cut_offs: coordinators of the last
-    life that are taken for dead with all their tasks, and come back up to `away` ms later.
+    life that are taken for dead with all their tasks, and come back up to `away` ms later. late: of
+    that life, held up for as long, before they have begun, while others take over; they crash then.
     partitions: tasks of each life that are cut off from others or from the coordinator for a time.
     commits: of a thousand commits so many begin a time in which all fail. figures: whether tasks
     report them when they begin. refused: of a hundred records so many have one beside them for
@@ -87,6 +88,7 @@ class Case:
     slow_work: int = 0
     cut_offs: int = 0
     away: int = 0
+    late: int = 0
     partitions: int = 0
     commits: int = 0
     figures: bool = True

@@ -29,9 +29,10 @@ class Faults:
     hangs: whether some take longer than checkpoints may.
     slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
     then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
-    others begin. partitions: tasks that are cut off from others, or from the coordinator, for a
-    time. commits: whether what sinks write to is away now and then. modes, storages: which are
-    drawn.
+    others begin. late: those that come for one that has crashed, and are held up before they have
+    begun, while others take over. partitions: tasks that are cut off from others, or from the
+    coordinator, for a time. commits: whether what sinks write to is away now and then. modes,
+    storages: which are drawn.
     """
 
     crashes: int = 2
@@ -49,6 +50,7 @@ class Faults:
     slow: bool = True
     rocksdb: bool = True
     cut_offs: int = 1
+    late: int = 1
     partitions: int = 1
     commits: bool = True
     modes: tuple[Mode, ...] = ("aligned", "unaligned", "unaligned", "timeout")
@@ -70,7 +72,7 @@ class Faults:
 
 
 EVERYTHING = Faults(
-    crashes=3, after=2, cut_offs=2, partitions=3, modes=(*Faults.modes, "at_least_once")
+    crashes=3, after=2, cut_offs=2, late=2, partitions=3, modes=(*Faults.modes, "at_least_once")
 )
 """What random jobs meet."""
 
@@ -145,6 +147,9 @@ def draw(
     looks = whims.choice((1, 1, 2, 5)) if own else Case.looks
     room = random.Random(f"short {seed}")
     short = room.randint(1, faults.short) if faults.short and room.random() < 0.2 else 0
+    held = random.Random(f"late {seed}")
+    late = storage != "memory" and faults.late > 0 and held.random() < 0.15
+    away = held.choice((0, 5, 30, 100)) if late else 0
     fates = random.Random(f"amid {seed}")
     moved = storage != "memory" and (live or own or short)
     amid = fates.randint(0, faults.amid) if moved and faults.amid else 0
@@ -176,7 +181,8 @@ def draw(
         at_once=rng.choice((1, 1, 2, 3)),
         full_every=rng.choice((None, None, 1, 2, 4)),
         cut_offs=rng.randint(1, faults.cut_offs) if cuts else 0,
-        away=rng.choice((0, 5, 30, 100)) if cuts else 0,
+        away=rng.choice((0, 5, 30, 100)) if cuts else away,
+        late=held.randint(1, faults.late) if late else 0,
         partitions=rng.randint(0, faults.partitions) if rng.random() < 0.2 else 0,
         figures=rng.random() < 0.25,
         commits=rng.choice((100, 300)) if faults.commits and rng.random() < 0.15 else 0,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...autoscaling.steering import Steering
 from ...checkpoint.barrier_alignment import BarrierAligner
 from ...checkpoint.coordinator import CheckpointCoordinator
+from ...checkpoint.epochs import Tenant
 from ...checkpoint.shared_files import SharedFiles
 from ...core.errors import StromError
 from ...core.ids import EVEN, CheckpointId, TaskId
@@ -261,6 +262,15 @@ def _nothing_shown(original: Any) -> Any:
     return take
 
 
+def _never_older(original: Any) -> Any:
+    """A coordinator that was held up fences the one that has come since."""
+
+    def is_older(self: Tenant, than: Tenant) -> bool:
+        return False
+
+    return is_older
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "alignment dropped": (BarrierAligner, "__init__", _no_alignment),
     "a credit doubled": (SenderLedger, "on_credit", _credit_doubled),
@@ -285,6 +295,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "channel state by parallelism": (_Sharing, "_as_before", _always_as_before),
     "refused for another's sake": (AttemptNumbers, "is_left", _never_left),
     "nothing shown to a sink": (Outputs, "take", _nothing_shown),
+    "whoever comes last is right": (Tenant, "is_older", _never_older),
 }
 
 
@@ -365,6 +376,7 @@ KNOWN: Final[dict[str, str]] = {
     "nothing shown to a sink": (
         "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
     ),
+    "whoever comes last is right": "seed=1 job=tumbling away=5 late=1 figures=0",
     "a stop forgotten": (
         "seed=7064 job=sessions variant=8 parallelism=2,3 batch=8 cramped=1 interval=4 at_once=3 "
         "full_every=1 ends=savepoint crashes=3 coordinators=1"

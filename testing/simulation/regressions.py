@@ -105,6 +105,9 @@ REGRESSIONS: Final[dict[str, str]] = {
     "a coordinator that counts as another one for the sinks of the tasks that it takes over": (
         "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=blind"
     ),
+    "a coordinator that was held up fenced the one that had come since, and died": (
+        "seed=1 job=tumbling away=5 late=1 figures=0"
+    ),
     "a coordinator that stopped the tasks that it took over, as their sink counted it": (
         "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
     ),

@@ -158,6 +158,8 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         brisk=True,
         cut_offs=case.cut_offs if last and case.storage != "memory" else 0,
         away=case.away,
+        run=life,
+        late=case.late if last and case.storage != "memory" else 0,
         choices=case.choices,
         max_steps=MOST_STEPS,
     )
@@ -240,7 +242,7 @@ def run(case: Case, probe: CollectProbe, graph_of: Callable[[JobConfig], JobGrap
 def _asked(case: Case) -> tuple[str, ...]:
     """What the case may have go wrong, of what the simulation does not raise itself."""
     too_many = (TOO_MANY,) if case.limit == "short" else ()
-    return too_many + (SUPERSEDED if case.cut_offs or case.sink == "blind" else ())
+    return too_many + (SUPERSEDED if case.cut_offs or case.late or case.sink == "blind" else ())
 
 
 class _Lives:

@@ -59,6 +59,7 @@ def smaller_cases(case: Case) -> Iterator[Case]:
         "after",
         "savepoints",
         "cut_offs",
+        "late",
         "partitions",
         "stop",
     ):
@@ -70,7 +71,9 @@ def smaller_cases(case: Case) -> Iterator[Case]:
         yield from (_with(case, name, less) for less in values if now in (0, None) or less < now)
 
 
-_NUMBERS = ("crashes", "coordinators", "after", "savepoints", "cut_offs", "partitions", "stop")
+_NUMBERS = (
+    "crashes", "coordinators", "after", "savepoints", "cut_offs", "late", "partitions", "stop",
+)  # fmt: skip
 
 
 def _with(case: Case, name: str, value: Any) -> Case:
@@ -87,6 +90,7 @@ _OFF: dict[str, Any] = {
     "hangs": 0,
     "partitions": 0,
     "cut_offs": 0,
+    "late": 0,
     "away": 0,
     "commits": 0,
     "figures": False,

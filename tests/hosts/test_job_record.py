@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,23 @@ def test_what_a_storage_did_not_take_is_written_when_it_is_back(
 
     asyncio.run(ask())
     assert [line.levelname for line in caplog.records] == ["WARNING"] * 2
+
+
+def test_who_was_held_up_does_not_set_the_term_back(tmp_path: Path) -> None:
+    """Nor says how the job ended. Of another run is who began it once more."""
+    record = JobRecord(str(tmp_path), "a1")
+
+    async def ask() -> None:
+        for newer in (Term(2, attempt=9), Term(0, run=1_000)):
+            record.begin(BEGUN)
+            late = RecordKeeper(record, "a1")
+            await asyncio.wrap_future(RecordKeeper(record, "a1").write(newer))
+            await asyncio.wrap_future(late.write(Term(1, attempt=5)))
+            late.end(OUTCOME)
+            await late.remove()
+            assert (record.term(), record.outcome()) == (replace(newer, since_ms=[]), None)
+
+    asyncio.run(ask())
 
 
 def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(

@@ -230,6 +230,36 @@ def test_a_job_that_ends_before_it_knows_what_runs_ends_that(
     assert killed == ["slots", "one", "slots"]
 
 
+def test_what_hears_a_later_coordinator_is_left_alone_with_its_slots(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one that was held up, and fails when it finds that it is not to go on."""
+    killed: list[Any] = []
+    refused, silent = Future[Any](), Future[Any]()
+    refused.set_exception(FencedError("this coordinator's term, 1, is over"))
+    silent.set_exception(OSError("gone"))
+
+    def task(answer: Future[Any]) -> Any:
+        asked = SimpleNamespace(future=lambda: answer)
+        return SimpleNamespace(take_over=SimpleNamespace(remote=lambda *_: asked))
+
+    tasks = [task(silent), task(refused)]
+    monkeypatch.setattr(ray_cluster.ray, "kill", lambda actor, no_restart: killed.append(actor))
+    monkeypatch.setattr(ray_cluster, "tasks_of", lambda name: tasks)
+    slots = SimpleNamespace(release=lambda: killed.append("slots"))
+    monkeypatch.setattr(ray_cluster, "slots_for", lambda *_: slots)
+    job, heard = world.cluster._job, world.heard.append
+    late = RayCluster(job, b"", world.loop, heard, None, "a name", term=1)
+    with pytest.raises(FencedError):
+        late.take_over()
+    assert killed == []
+    RayCluster(job, b"", world.loop, heard, None, "a name", term=1).close()
+    assert killed == []
+    tasks.pop()
+    RayCluster(job, b"", world.loop, heard, None, "a name", term=1).close()
+    assert killed == [*tasks, "slots"]
+
+
 def test_a_deployment_that_another_coordinator_overtakes_does_not_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
