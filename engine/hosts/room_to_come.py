@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any
 
 import ray
 
+from ...core.errors import ResourceError
 from ...core.failure_text import described
 from ...core.ids import TaskId
 from ..graph.model import JobGraph
@@ -58,6 +61,9 @@ class RoomToCome:
         """Held while slots that are to come are added, or needless ones given back."""
         self._request: int | None = None
         """The one that is on, or whose room may be used. Set by the driver's thread."""
+        self._over: Future[None] = Future()
+        """Fails when nobody waits for the last one any more. Set by the driver's thread."""
+        maker.cancelled.add_done_callback(lambda cancelled: self._leave())
         self._spare: dict[TaskId, Any] = {}
         """Actors of tasks that the job does not have yet. Changed under `_changing`."""
         self._closed = False
@@ -68,7 +74,10 @@ class RoomToCome:
     def make(self, request: int, job: JobGraph) -> None:
         """Begin to have all that tasks of this graph need. RoomMade says that it is there, or why
         not, once for each request, also of one that is over meanwhile."""
-        self._request = request
+        self._leave()
+        self._request, self._over = request, (over := Future[None]())
+        if self._maker.cancelled.done():
+            self._leave()
 
         def make() -> None:
             why = None
@@ -76,7 +85,7 @@ class RoomToCome:
                 with self._rooms:
                     if self._request == request:
                         self.seeks = True
-                        self._slots.add_for(job, self._maker.cancelled)
+                        self._slots.add_for(job, over)
                         self.seeks = False
                 self._warm_up(request, job)
             except ray.exceptions.RayError as error:
@@ -85,7 +94,7 @@ class RoomToCome:
                 why = described(error)
             with self._rooms:
                 self.seeks = False
-                if self._request != request:
+                if self._request is None:
                     self._slots.trim()
             self._inbox(RoomMade(request, why))
 
@@ -113,6 +122,7 @@ class RoomToCome:
         let go of: none of its processes may be one that the job still knows, as they end with their
         slots."""
         self._request = None
+        self._leave()
         self._slots.adopt(job)
         self._end_spare(lambda task: not has_task(job, task))
         self.trim()
@@ -142,6 +152,11 @@ class RoomToCome:
         """As of `Slots`; after `release`."""
         with self._rooms:
             return self._slots.release_left()
+
+    def _leave(self) -> None:
+        """Nobody waits for the last request: it holds up no other."""
+        with suppress(InvalidStateError):  # that is known
+            self._over.set_exception(ResourceError("nobody waits for this room any more"))
 
     def _end_spare(self, needless: Callable[[TaskId], bool]) -> None:
         with self._changing:

@@ -35,6 +35,11 @@ class World:
         self.heard: list[Any] = []
         self.placed = threading.Event()
         self.placed.set()
+        self.late = False
+        """Whether slots come although nobody waits for them any more."""
+        self.warm = threading.Event()
+        """Set while processes get ready."""
+        self.warm.set()
         self.fails = ""
         """What does not come: slots, or processes."""
         slots = SimpleNamespace(
@@ -43,8 +48,9 @@ class World:
             trim=lambda: self.done.append("trimmed"),
             release=lambda: self.done.append("released"),
         )
+        self.cancelled: Future[None] = Future()
         maker: Any = SimpleNamespace(
-            slots=slots, make=self._make, warm_up=self._warm_up, cancelled=Future()
+            slots=slots, make=self._make, warm_up=self._warm_up, cancelled=self.cancelled
         )
         monkeypatch.setattr(
             room_to_come.ray, "kill", lambda task, no_restart: self.killed.append(task)
@@ -67,7 +73,9 @@ class World:
 
     def _add_for(self, job: JobGraph, cancelled: Future[None]) -> None:
         self.done.append("asked")
-        assert self.placed.wait(60)
+        while not self.placed.wait(0.01):
+            if cancelled.done() and not self.late:
+                cancelled.result()
         self._fail("slots")
         self.done.append("added")
 
@@ -78,6 +86,7 @@ class World:
 
     def _warm_up(self, job: JobGraph, actors: dict[TaskId, Any]) -> None:
         self.done.append(f"warmed {len(actors)}")
+        assert self.warm.wait(60)
         self._fail("processes")
 
     def _fail(self, what: str) -> None:
@@ -90,6 +99,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world = World(monkeypatch)
     yield world
     world.placed.set()
+    world.warm.set()
     own = ("strom-room-", "strom-trim")
     until(lambda: not any(t.name.startswith(own) for t in threading.enumerate()), "their end")
 
@@ -116,6 +126,7 @@ def test_slots_come_first_and_processes_for_tasks_that_do_not_run(world: World) 
 
 def test_what_is_not_wanted_any_more_is_given_back_when_it_comes(world: World) -> None:
     """The driver has been told that the job stays as it is while slots were waited for."""
+    world.late = True
     world.placed.clear()
     world.room.make(1, world.of(2))
     until(lambda: world.done == ["asked"], "the request")
@@ -137,6 +148,7 @@ def test_processes_of_tasks_that_do_not_come_end(world: World) -> None:
 
 
 def test_a_request_that_another_follows_asks_for_nothing(world: World) -> None:
+    world.late = True
     world.placed.clear()
     world.room.make(1, world.of(2))
     until(lambda: world.done == ["asked"], "the first")
@@ -147,6 +159,50 @@ def test_a_request_that_another_follows_asks_for_nothing(world: World) -> None:
     assert {made.request for made in world.heard} == {1, 2, 3}
     assert world.done.count("asked") == 2, "the second is over before it began"
     assert world.made == [world.task(1)]
+
+
+def test_slots_that_nobody_waits_for_any_more_hold_up_no_other_request(world: World) -> None:
+    """One of the job's own gives way to somebody's, whose room is there."""
+    world.placed.clear()
+    world.room.make(1, world.of(3))
+    until(lambda: world.done == ["asked"], "the first")
+    world.room.adopt(world.one)
+    world.room.make(2, world.of(2))
+    until(lambda: world.done.count("asked") == 2, "the second")
+    assert not world.placed.is_set()
+    world.placed.set()
+    until(lambda: len(world.heard) == 2, "both answers")
+    assert {made.request: made.why is None for made in world.heard} == {1: False, 2: True}
+    assert world.spare() == [world.task(1)]
+
+
+def test_a_request_that_is_over_takes_nothing_from_the_next(world: World) -> None:
+    """Its processes were still getting ready when it gave way."""
+    world.warm.clear()
+    world.room.make(1, world.of(2))
+    until(lambda: "warmed 1" in world.done, "processes of the first")
+    world.room.adopt(world.one)
+    world.room.make(2, world.of(3))
+    until(lambda: "warmed 2" in world.done, "processes of the second")
+    world.done.clear()
+    world.warm.set()
+    until(lambda: len(world.heard) == 2, "both answers")
+    assert world.done == []
+    assert world.spare() == [world.task(1), world.task(2)]
+    world.room.adopt(world.of(2))
+    until(lambda: world.done == ["adopted", "trimmed"], "the trimming of what both have left")
+
+
+def test_a_job_that_is_cancelled_waits_for_no_room(world: World) -> None:
+    world.placed.clear()
+    world.room.make(1, world.of(2))
+    until(lambda: world.done == ["asked"], "the request")
+    world.cancelled.set_exception(ResourceError("it is over"))
+    until(lambda: world.heard, "the answer")
+    world.room.make(2, world.of(2))
+    until(lambda: len(world.heard) == 2, "an answer at once")
+    assert not world.placed.is_set()
+    assert all(made.why for made in world.heard)
 
 
 @pytest.mark.parametrize("what", ["slots", "processes"])
