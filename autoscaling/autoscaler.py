@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, floor
+from math import ceil
 from typing import Final
 
 from ..core.autoscaler_config import AutoscalerConfig
@@ -38,13 +38,12 @@ class Memory:
     """What is remembered from one sample to the next. `slack`: by the first vertex of those that
     have one parallelism, when it could have been how small, since it first could.
 
-    Invariant: times in each `slack` ascend, and it spans no break."""
+    Invariant: times in each `slack` ascend, and it spans no break and no start of the job: there is
+    none while `window` is not full."""
 
     window: Window
     history: History = field(default_factory=History)
     slack: dict[VertexId, list[tuple[float, int]]] = field(default_factory=dict)
-    parallelism: dict[VertexId, int] = field(default_factory=dict)
-    """What `slack` was seen at, by the same vertices."""
     rescaling_since_s: float | None = None
     coming: dict[VertexId, Gain] = field(default_factory=dict)
     """What the rescale that is on its way, or was last, should bring."""
@@ -57,6 +56,7 @@ class Memory:
         """Assert the invariants."""
         self.window.validate()
         self.history.validate()
+        assert self.window.is_full or not self.slack
         for known in self.slack.values():
             assert known
             assert known == sorted(known, key=lambda one: one[0])
@@ -79,16 +79,15 @@ class Autoscaler:
     def observe(self, sample: Sample) -> Decision:
         """Figures of all vertices now. A sample that knows only some of them is fine."""
         self.memory.window.add(sample)
+        if not self.memory.window.is_full:
+            self.memory.slack.clear()
         catch_up_s = self.config.catch_up.total_seconds()
         loads = loads_of(self.shape, self.memory.window, catch_up_s)
-        self._forget_other_parallelisms(loads)
         at_s, waiting = sample.at_s, self._waiting(sample.at_s)
         limit_s = self.config.backlog_threshold.total_seconds()
         behind = any(load.behind_s > limit_s for load in loads.values())
-        groups = [
-            _Group(self, group, loads, at_s, behind, waiting is None)
-            for group in self.shape.together
-        ]
+        stuck = any(load.is_stuck for load in loads.values())
+        groups = [_Group(self, group, loads, at_s, behind, stuck) for group in self.shape.together]
         for pipeline in self.shape.pipelines:
             self._hold_to_what_limits(pipeline, groups)
         verdicts = [verdict for group in groups for verdict in group.verdicts()]
@@ -100,17 +99,12 @@ class Autoscaler:
 
     def rescaling(self, at_s: float, decision: Decision) -> None:
         """A decision is being carried out from now on."""
-        memory = self.memory
-        gains = {
+        self.memory.coming = {
             v.vertex: Gain(at_s, v.before, v.after, v.capacity, v.expected)
             for v in decision.verdicts
             if v.vertex in decision.changes
         }
-        memory.coming = gains
-        for group in self.shape.together:
-            if any(vertex.id in gains for vertex in group):
-                memory.slack.pop(group[0].id, None)
-        memory.rescaling_since_s = at_s
+        self.memory.rescaling_since_s = at_s
 
     def began(self, at_s: float, attempt: int) -> None:
         """All tasks run: after a rescale, a failure, or for the first time."""
@@ -120,6 +114,7 @@ class Autoscaler:
             memory.history.changed(memory.coming)
             memory.rescaling_since_s, memory.failures = None, 0
         memory.window.began(at_s, attempt)
+        memory.slack.clear()
 
     def failed(self, at_s: float, why: str) -> None:
         """A rescale could not be: the job runs as before, or `began` follows. The next one is tried
@@ -132,18 +127,6 @@ class Autoscaler:
         memory.held_off_until_s = at_s + doubled * pause_s
 
     # --- what decisions are made of -------------------------------------------------------------
-
-    def _forget_other_parallelisms(self, loads: Mapping[VertexId, Load]) -> None:
-        """Of vertices that somebody else has given other parallelisms."""
-        memory = self.memory
-        for group in self.shape.together:
-            now = next((loads[one.id].parallelism for one in group if one.id in loads), None)
-            if now is None:
-                continue
-            before = memory.parallelism.setdefault(group[0].id, now)
-            if before != now:
-                memory.parallelism[group[0].id] = now
-                memory.slack.pop(group[0].id, None)
 
     def _hold_to_what_limits(self, pipeline: Iterable[Vertex], groups: list[_Group]) -> None:
         """Where one vertex cannot have what it would take, more subtasks of others would only wait
@@ -179,8 +162,9 @@ class Autoscaler:
         config = self.config
         most = min(config.max_parallelism, *(vertex.most for vertex in group))
         low, high = min(now, config.min_parallelism, most), max(now, most)
-        low = max(low, ceil(now * (1 - config.scale_down_factor)), 1)
-        return min(low, now), max(now, min(high, floor(now * (1 + config.scale_up_factor))))
+        low = max(low, _rounded_up(now * (1 - config.scale_down_factor)), 1)
+        most_more = _rounded_up(now * config.scale_up_factor)
+        return min(low, now), max(now, min(high, now + most_more))
 
     def keeps(self, vertex: Vertex) -> str | None:
         """Why the parallelism of a vertex stays as it is; None: it need not."""
@@ -199,8 +183,10 @@ class _Group:
         loads: Mapping[VertexId, Load],
         at_s: float,
         behind: bool,
-        decides: bool,
+        stuck: bool,
     ) -> None:
+        """`behind`: whether a source is, by more than it may be. `stuck`: whether it is not known
+        what would come to some vertex, as `Load.is_stuck`."""
         self._scaler, self._config = scaler, scaler.config
         self.vertices = vertices
         self._at_s = at_s
@@ -210,7 +196,7 @@ class _Group:
         self._now = self._known[0].parallelism if self._known else 0
         self._enough, self._waited = self._now, 0.0
         """What would do, and for which part of the time that it has to."""
-        self._behind, self._decides, self._limit = behind, decides, 1.0
+        self._behind, self._stuck, self._limit = behind, stuck, 1.0
         self._reason, self._after, self._said = self._judge()
 
     def passes(self) -> float:
@@ -247,6 +233,9 @@ class _Group:
         if any(self._used(load, self._above(load, most)) > 1.0 for load in self._known):
             self._forget_slack()
             return self._up()
+        if self._stuck:
+            self._forget_slack()
+            return Reason.UNKNOWN, now, "what would come is not known: nothing gets through"
         if self._behind or any(self._used(load, self._below(load)) >= 1.0 for load in self._known):
             self._forget_slack()
             return Reason.FITS, now, ""
@@ -267,17 +256,17 @@ class _Group:
         return Reason.UP, need, ""
 
     def _down(self, need: int) -> tuple[Reason, int, str]:
-        """Only once the window is full do looks count."""
+        """Only while the window is full do looks count."""
         interval_s = self._config.scale_down_interval.total_seconds()
-        known = self._scaler.memory.slack.get(self.vertices[0].id, [])
-        if self._decides:
-            known = self._scaler.memory.slack.setdefault(self.vertices[0].id, known)
+        memory, known = self._scaler.memory, list[tuple[float, int]]()
+        if memory.window.is_full:
+            known = memory.slack.setdefault(self.vertices[0].id, known)
             known.append((self._at_s, need))
         since = known[0][0] if known else self._at_s
         recent = [p for at, p in known if at >= self._at_s - interval_s] or [need]
         after, waited = max(recent), self._at_s - since
         self._enough, self._waited = after, waited / interval_s if interval_s else 1.0
-        if not self._decides or waited < interval_s:
+        if waited < interval_s:
             left = interval_s - waited
             return Reason.WAITS, self._now, f"{after} would be enough, {left:.0f} s until then"
         del known[: max(0, len(known) - len(recent) - 1)]
@@ -372,6 +361,11 @@ class _Group:
             capacity=self._capacity(load, self._now),
             expected=self._capacity(load, after),
         )
+
+
+def _rounded_up(subtasks: float) -> int:
+    """A part of one is one; not what floating point makes of none."""
+    return ceil(round(subtasks, 9))
 
 
 def _is_mute(load: Load) -> bool:

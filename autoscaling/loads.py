@@ -73,6 +73,11 @@ class Load:
     loads: tuple[int, ...] | None = None
     busiest_share: float | None = None
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it took nothing, and was held up: what would come nobody knows."""
+        return self.rate <= 0 and self.held > HELD
+
 
 def loads_of(shape: Shape, window: Window, catch_up_s: float) -> dict[VertexId, Load]:
     """In the order of the shape; without vertices that the window has no figures of.

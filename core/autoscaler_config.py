@@ -53,7 +53,7 @@ class AutoscalerConfig:
     max_parallelism: int = 200
     """Of each vertex that follows the load; one that is outside already may stay there."""
     scale_up_factor: float = 100_000.0
-    """1.0: at most twice as many subtasks in one step."""
+    """1.0: at most twice as many subtasks in one step; a part of one is one."""
     scale_down_factor: float = 0.6
     """0.6: at least 40 % of the subtasks stay, in one step."""
     effectiveness: bool = True

@@ -240,14 +240,63 @@ def test_settings_that_do_not_fit_together_are_refused() -> None:
             AutoscalerConfig(**wrong)
 
 
-def test_what_was_seen_at_another_parallelism_does_not_count_for_fewer() -> None:
-    """Somebody rescales the job by hand, while it would have had fewer subtasks soon."""
+@pytest.mark.parametrize("parallelism", [3, 8])
+def test_what_was_seen_before_a_start_does_not_count_for_fewer(parallelism: int) -> None:
+    """A failure restarts the job, or somebody rescales it by hand, while it would have had fewer
+    subtasks soon."""
     script = one(parallelism=8)
     script.go(170, a=(80.0, 0.1))
     assert script.scaler.memory.slack[A]
-    script.parallelism = {A: 3}
+    script.parallelism = {A: parallelism}
     script.begin()
-    decision = script.go(100, a=(80.0, 0.27))
+    decision = script.go(100, a=(80.0, 0.8 / parallelism))
     (verdict,) = decision.verdicts
-    assert (verdict.reason, verdict.before, verdict.after) == (Reason.WAITS, 3, 3)
+    assert (verdict.reason, verdict.before, verdict.after) == (Reason.WAITS, *[parallelism] * 2)
     assert script.scaler.memory.slack[A][0][0] > 170
+
+
+def test_fewer_that_could_not_be_had_are_tried_again_as_more_are() -> None:
+    """And what was to be handled meanwhile counts."""
+    script = one(parallelism=8)
+    decision = script.go(210, a=(80.0, 0.1))
+    assert decision.changes == {A: 2}
+    script.scaler.rescaling(script.at_s, decision)
+    script.scaler.failed(script.at_s, "the checkpoint failed")
+    assert script.go(20, a=(80.0, 0.1)).changes == {}
+    assert script.go(10, a=(80.0, 0.1)).changes == {A: 2}
+    script.scaler.rescaling(script.at_s, decision)
+    script.scaler.failed(script.at_s, "the checkpoint failed")
+    assert script.go(50, a=(240.0, 0.3)).changes == {}
+    assert script.go(10, a=(80.0, 0.1)).changes == {A: 4}
+
+
+@pytest.mark.parametrize(
+    ("factor", "start", "most"), [(0.5, 1, 2), (0.5, 4, 6), (0.1, 10, 11), (0.0, 2, 2)]
+)
+def test_a_part_of_a_subtask_is_one_in_a_step(factor: float, start: int, most: int) -> None:
+    script = one(replace(CONFIG, scale_up_factor=factor), parallelism=start)
+    script.backlog = 1_000_000
+    assert script.go(90, a=(10.0, 1.0)).changes == ({A: most} if most > start else {})
+
+
+@pytest.mark.parametrize(("factor", "least"), [(0.7, 3), (0.6, 4), (1.0, 1), (0.0, 10)])
+def test_so_many_subtasks_stay_in_a_step(factor: float, least: int) -> None:
+    script = one(replace(CONFIG, scale_down_factor=factor), parallelism=10)
+    assert script.go(210, a=(1.0, 0.01)).changes == ({A: least} if least < 10 else {})
+
+
+def test_where_nothing_gets_through_nothing_is_made_smaller() -> None:
+    """A function has waited for minutes: of what would come nobody knows."""
+    shape = Shape((Vertex(A, "a"), Vertex(B, "b")), (Edge(0, A, B),))
+    scaler = Autoscaler(replace(CONFIG, scale_down_interval=timedelta(0)), shape)
+    scaler.began(0, 0)
+    for at_s in (30, 100):
+        source = Totals(500, (10.0, 10.0), held_ms=at_s * 1900.0)
+        decision = scaler.observe(
+            Sample(at_s, 0, {A: source, B: Totals(400, (9.0, 9.0, 9.0))}, {0: 400})
+        )
+    assert decision.changes == {}
+    assert decision.explain().splitlines() == [
+        "a: stays 2: what would come is not known: nothing gets through",
+        "b: stays 3: what would come is not known: nothing gets through",
+    ]
