@@ -137,6 +137,7 @@ class ReadyCoordinators:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
+        """Held while it is said who stands by, or looked at together with who was given away."""
         self._given: set[str] = set()
         """Names of those that were to be appointed, and may have no entry yet, or are to end."""
         self._name: str | None = None
@@ -160,7 +161,9 @@ class ReadyCoordinators:
         there = patiently(_without_job)
         self._look(there)
         prefix = f"{PREFIX}{environment()}-"
-        for name in sorted(there - self._given - {self._name}):
+        with self._lock:
+            others = sorted(there - self._given - {self._name})
+        for name in others:
             with suppress(ValueError):  # it has just ended
                 actor = patiently(partial(ray.get_actor, name, NAMESPACE))
                 if self._name is None and name.startswith(prefix):

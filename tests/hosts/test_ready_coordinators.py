@@ -4,6 +4,7 @@ those that die. On fakes of Ray; on the real one: tests/cluster/test_ray_ready."
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -186,6 +187,28 @@ def test_the_next_process_of_the_keeper_goes_on_with_what_is_there(cluster: Clus
     actor.imported.set_result(None)
     cluster.tend()
     assert cluster.given(submission("b")) == [actor]
+
+
+def test_one_that_is_given_away_while_the_keeper_looks_is_left_alone(cluster: Cluster) -> None:
+    """A job starts on the keeper's loop while a thread looks who there is."""
+    actor = cluster.ready()
+    starts: list[threading.Thread] = []
+
+    class Given(set[str]):
+        """The job starts as soon as this was looked at."""
+
+        def __rsub__(self, there: Any) -> Any:
+            others = there.difference(self)
+            starts.append(threading.Thread(target=cluster.keeper._take))
+            starts[0].start()
+            starts[0].join(0.2)
+            return others
+
+    cluster.keeper._given = Given()
+    assert cluster.tend() == [actor]
+    starts[0].join(60)
+    assert not cluster.killed
+    assert cluster.keeper._name is None, "it is given to nobody else"
 
 
 def test_one_that_dies_before_it_has_a_job_is_replaced(cluster: Cluster) -> None:
