@@ -20,7 +20,7 @@ from ray.util.placement_group import PlacementGroup, get_placement_group, placem
 
 from ..graph.model import JobGraph
 from ..graph.slots import Bundle, SlotKey
-from .placement import await_placed, give_back
+from .placement import await_placed, give_back, is_placed
 
 
 def strategy_of(job: JobGraph) -> str:
@@ -110,6 +110,11 @@ class AddedSlots:
 
     def of(self, key: SlotKey) -> PlacementGroup | None:
         return self._groups.get(key)
+
+    def missing(self, wanted: Mapping[SlotKey, Bundle]) -> list[Bundle]:
+        """What those of these take that are not there, or have no place."""
+        groups = self._groups
+        return [b for key, b in wanted.items() if key not in groups or not is_placed(groups[key])]
 
     def trim(self, needed: Collection[SlotKey]) -> None:
         """Give back all but these, also of a coordinator before; what runs there ends. Takes

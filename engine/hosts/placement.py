@@ -53,7 +53,7 @@ def await_placed(groups: Sequence[PlacementGroup], timeout: float, cancelled: Fu
     `ready` Ray finds out by a task in it, which takes a process: half a second of each start.)"""
     deadline = time.monotonic() + timeout
     left, pause_s = list(groups), FIRST_PAUSE_S
-    while left := [one for one in left if not _is_placed(one)]:
+    while left := [one for one in left if not is_placed(one)]:
         if time.monotonic() >= deadline:
             raise TimeoutError
         done, _ = wait([cancelled], pause_s)
@@ -62,7 +62,8 @@ def await_placed(groups: Sequence[PlacementGroup], timeout: float, cancelled: Fu
         pause_s = min(2 * pause_s, PAUSE_S)
 
 
-def _is_placed(group: PlacementGroup) -> bool:
+def is_placed(group: PlacementGroup) -> bool:
+    """Whether all of them have their places."""
     known: Mapping[str, Any] = patiently(partial(placement_group_table, group))
     return known.get("state") == "CREATED"
 

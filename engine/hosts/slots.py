@@ -100,9 +100,9 @@ class Slots:
             self._added.make(wanted, self._timeout.total_seconds(), cancelled)
         except TimeoutError:
             have, free = ray.cluster_resources(), ray.available_resources()
-            bundles = [one for key, one in wanted.items() if self._added.of(key) is None]
+            missing = self._added.missing(wanted) or [*wanted.values()]
             raise ResourceError(
-                f"beside what it has {lacking(bundles, have, free)} (waited for {self._timeout}): "
+                f"beside what it has {lacking(missing, have, free)} (waited for {self._timeout}): "
                 "ask for a lower parallelism, or add nodes"
             ) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from chaos_kit import config, environment
 from ray.exceptions import RaySystemError
 from strom import DiscardSink
-from strom.core.errors import JobCancelledError
+from strom.connectors.datagen import DataGenSource
+from strom.core.errors import JobCancelledError, ResourceError
+from strom.engine.graph.rescaling import moved
 from strom.engine.hosts import added_slots, placement
 from strom.engine.hosts import slots as module
 from strom.engine.hosts.kept_slots import KeptSlots
@@ -61,6 +64,25 @@ def test_what_another_coordinator_has_asked_for_is_given_back(
     env.from_collection([1]).sink_to(DiscardSink())
     Slots(env.get_job_graph("one"), "a name", kept).release()
     assert given_back == ([] if kept else ["a name"])
+
+
+def test_added_slots_that_lay_on_a_node_that_died_are_what_is_lacking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They have been there, and Ray finds no other place for one of two."""
+    env = environment(config(parallelism=2, slot_request_timeout=timedelta(seconds=0.05)))
+    env.from_source(DataGenSource(lambda start, n: [start], 10, splits=6)).sink_to(DiscardSink())
+    planned = env.get_job_graph("one")
+    slots = Slots(planned, "a name", job=moved(planned, planned, 4))
+    monkeypatch.setattr(added_slots, "get_placement_group", lambda name: name)
+    states = {"a name+default+2": "RESCHEDULING", "a name+default+3": "CREATED"}
+    monkeypatch.setattr(placement, "placement_group_table", lambda one: {"state": states[one]})
+    monkeypatch.setattr(module.ray, "cluster_resources", lambda: {"CPU": 3.0})
+    monkeypatch.setattr(module.ray, "available_resources", lambda: {"CPU": 0.0})
+    slots._added.find([("default", 2), ("default", 3)])
+    told = r"has the job needs 1 slots of 1\.0 CPU, the cluster has 3\.0 CPU of which 0\.0 CPU are"
+    with pytest.raises(ResourceError, match=told):
+        slots.add_for(slots._job, Future())
 
 
 def node(name: str, address: str, alive: bool = True) -> dict[str, Any]:
