@@ -36,6 +36,7 @@ from .soak_watch import (
     ITSELF,
     Figures,
     Watch,
+    all_flat,
     figures_of,
     files_in,
     flatness,
@@ -164,7 +165,7 @@ def _run(soak: Soak, root: Path, storage: Storage, nodes: LocalNodes) -> dict[st
         "rescales": {"done": harm.rescaled, "refused": len(harm.refused)},
         "refused": sorted({reason[:200] for reason in harm.refused}),
         "checkpoints": {name: told.counts[name] for name in ("completed", "failed")},
-        "flat": all(one.flat for one in flat.values()),
+        "flat": all_flat(flat),
         "figures": {
             name: {"second": one.second, "last": one.last, "bound": one.bound, "flat": one.flat}
             for name, one in flat.items()

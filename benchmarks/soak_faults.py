@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 import psutil
@@ -98,8 +97,10 @@ class Harm:
         if not there:
             return None
         victim = there[draw % len(there)]
-        with suppress(psutil.NoSuchProcess):
+        try:
             victim.kill()
+        except psutil.NoSuchProcess:
+            return None
         return f"process {victim.pid}"
 
     def _node_killed(self, draw: int, now: float) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, Self
 
 import psutil
+from strom.core.failure_text import described
 
 Figures = dict[str, float]
 
@@ -148,11 +150,17 @@ def flatness(samples: Sequence[Sample]) -> dict[str, Flatness]:
     return found
 
 
+def all_flat(found: Mapping[str, Flatness]) -> bool:
+    """Of nothing that was watched nobody can say so."""
+    return bool(found) and all(one.flat for one in found.values())
+
+
 class Watch:
     """Takes a sample every so often, on a thread of its own, while the block lasts."""
 
     def __init__(self, take: Callable[[], Figures], also: Callable[[], None]) -> None:
-        """`also`: is called as often, and may fail and wait."""
+        """`also`: is called as often, and may wait. What fails is said on stderr, and is called
+        again."""
         self.samples: list[Sample] = []
         self._take = take
         self._over = Event()
@@ -173,7 +181,10 @@ class Watch:
 
     def _again(self, call: Callable[[], None]) -> None:
         while not self._over.wait(EVERY_S):
-            call()
+            try:
+                call()
+            except Exception as error:  # the job is harmed, and so may be what is asked of it
+                print(f"not watched: {described(error)}", file=sys.stderr, flush=True)
 
     def _sample(self) -> None:
         self.samples.append(Sample(time.time(), self._take()))

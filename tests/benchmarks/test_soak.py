@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from chaos_kit import until
 from hypothesis import given
 from hypothesis import strategies as st
 from strom import JobConfig, StreamExecutionEnvironment
-from strom.benchmarks import cli, soak, soak_storage
+from strom.benchmarks import cli, soak, soak_storage, soak_watch
 from strom.benchmarks.soak_job import OUTPUTS, Expected, Input, build, checksum
 from strom.benchmarks.soak_output import Verified, verify
 from strom.benchmarks.soak_plan import AWAY_S, KINDS, MOST, RESTS_S, faults
@@ -29,6 +30,8 @@ from strom.benchmarks.soak_watch import (
     EVERY_S,
     ITSELF,
     Sample,
+    Watch,
+    all_flat,
     figures_of,
     flatness,
     folder_figures,
@@ -188,6 +191,33 @@ def test_a_process_that_lives_for_a_part_of_the_time_is_not_held_against_nothing
     some = samples("raylet_threads", [3.0] * 9)
     assert flatness(some + [Sample(18 + at, {"task_threads": 1.0}) for at in range(9)]) == {}
     assert flatness([]) == {}
+    assert not all_flat({}), "nothing was seen"
+
+
+def test_what_fails_once_is_watched_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A coordinator that was killed does not answer, a process goes while it is looked at."""
+    monkeypatch.setattr(soak_watch, "EVERY_S", 0.01)
+    asked: list[int] = []
+    takes = iter([RuntimeError("it went away"), {"task_threads": 1.0}])
+
+    def take() -> dict[str, float]:
+        one = next(takes, {"task_threads": 2.0})
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def ask() -> None:
+        asked.append(len(asked))
+        raise OSError("nobody answers")
+
+    with Watch(take, ask) as watch:
+        until(lambda: len(watch.samples) > 2 and len(asked) > 2, "both again")
+    assert watch.samples[0].figures == {"task_threads": 1.0}
+    said = capsys.readouterr().err
+    assert "it went away" in said
+    assert "nobody answers" in said
 
 
 def test_all_that_is_watched_has_a_bound_and_what_others_start_is_not_watched(
@@ -206,7 +236,7 @@ def test_all_that_is_watched_has_a_bound_and_what_others_start_is_not_watched(
     assert "task" not in own_processes()
     found = flatness([Sample(at, taken) for at in range(9)])
     assert found.keys() == taken.keys()
-    assert all(one.flat for one in found.values())
+    assert all_flat(found)
 
 
 # --- the storage ---------------------------------------------------------------------------------
