@@ -74,8 +74,8 @@ class GrowthLooks:
         parallelism = self._growing.look(current, fitting, most, time.monotonic())
         if parallelism is not None:
             log.info("there is room for %s subtasks in place of %s", parallelism, current)
-            self._asked = True
             grown = limited(self._planned, wanted, parallelism)
+            self._asked = True
             self._want(RescaleWanted(grown, self._told, Asker.ROOM))
 
     def _told(self, figures: RescaleFigures | None, error: str | None) -> None:

@@ -19,9 +19,10 @@ from ..graph.model import ChainedOperator, JobVertex
 from .flink_names import PENDING, operator_figures
 
 MOST_TEXT: Final = 200
+"""Characters of what a gauge says, if that is text."""
+
 MOST_INT: Final = 1 << 64
 """Greater whole numbers are none that readers of JSON know; Python does not even write all."""
-"""Characters of what a gauge says, if that is text."""
 
 _REPLACED: Final = re.compile(r"[ .:,]")
 
