@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from strom import Configuration, ConfigurationError, JobConfig, StreamExecutionEnvironment
+from strom import (
+    CheckpointConfig,
+    Configuration,
+    ConfigurationError,
+    JobConfig,
+    StreamExecutionEnvironment,
+)
+from strom.api.jobs.autoscaled import check_autoscaled
 from strom.core.autoscaler_config import AutoscalerConfig
 
 
@@ -49,3 +57,16 @@ def test_it_is_off_unless_asked_for_and_may_be_advice_only() -> None:
     assert (advice.enabled, advice.scaling) == (True, False)
     with pytest.raises(ConfigurationError, match="autoscaler enabled"):
         AutoscalerConfig(enabled="yes")  # type: ignore[arg-type]
+
+
+def test_means_are_of_some_reports_or_the_job_is_refused() -> None:
+    checkpoint = CheckpointConfig(timedelta(seconds=1))
+    often, rarely = timedelta(seconds=40), timedelta(seconds=41)
+    follows = AutoscalerConfig(enabled=True, metrics_window=timedelta(minutes=2))
+    check_autoscaled(JobConfig(checkpoint=checkpoint, autoscaler=follows, metrics_interval=often))
+    for scaling in (True, False):
+        one = replace(follows, scaling=scaling)
+        config = JobConfig(checkpoint=checkpoint, autoscaler=one, metrics_interval=rarely)
+        with pytest.raises(ConfigurationError, match=r"each 0:00:41 \(strom\.metrics-interval\)"):
+            check_autoscaled(config)
+    check_autoscaled(JobConfig(metrics_interval=rarely))
