@@ -142,7 +142,7 @@ _FIELDS: Final[dict[str, Known]] = {
         INTEGER,
         _DEFAULT.max_parallelism,
         None,
-        "of each vertex; never more than its key groups, or partitions of a source",
+        "of each vertex; never more than its key groups",
     ),
     "scale_up_factor": known(
         f"{_PREFIX}.scale-up.max-factor",
@@ -185,7 +185,7 @@ _FIELDS: Final[dict[str, Known]] = {
         _DEFAULT.adjust_mode,
         None,
         "`maximize-utilisation`: the least parallelism whose busiest subtask is within its aim; "
-        "`evenly-spread`: the next greater one that divides the key groups, or partitions",
+        "`evenly-spread`: the next greater one that divides the key groups",
     ),
 }
 
