@@ -29,6 +29,9 @@ from .verdicts import Decision, Reason, Verdict
 JOINS_FROM: Final = 0.5
 """The part of `scale_down_interval` that is enough where the job is rescaled anyway."""
 
+MOST_MISSED: Final = 3
+"""Looks that may be missed, one after the other, before figures begin anew."""
+
 MOST_DOUBLINGS: Final = 6
 """Of the time that is waited after rescales that failed."""
 
@@ -71,8 +74,10 @@ class Autoscaler:
     def __init__(self, config: AutoscalerConfig, shape: Shape) -> None:
         self.config = config
         self.shape = shape
-        span_s, quiet_s = config.metrics_window, config.stabilization
-        self.memory = Memory(Window(span_s.total_seconds(), quiet_s.total_seconds()))
+        span_s = config.metrics_window.total_seconds()
+        quiet_s = config.stabilization.total_seconds()
+        gap_s = max(span_s, MOST_MISSED * config.interval.total_seconds())
+        self.memory = Memory(Window(span_s, quiet_s, gap_s))
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -37,8 +37,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class Sample:
-    """`at_s`: by any clock that goes on. `attempt`: greater with each start of the job. `edges`:
-    records that the source of each edge sent on it, by the edge's id; those of a broadcast once."""
+    """`at_s`: by any clock that goes on; where it jumps, figures begin anew. `attempt`: greater
+    with each start of the job. `edges`: records that the source of each edge sent on it, by the
+    edge's id; those of a broadcast once."""
 
     at_s: float
     attempt: int
@@ -64,14 +65,17 @@ class Means:
 
 @dataclass
 class Window:
-    """`span_s`: its length; `quiet_s`: after a start of the job, what does not count.
+    """`span_s`: its length; `quiet_s`: after a start of the job, what does not count; `gap_s`: from
+    one sample to the next, at most: beyond it the clock was set, or the machine was asleep, and of
+    the time between nobody knows what it was.
 
     Invariant: samples are of one attempt and ascend in time, and so do all totals; the second one
-    is younger than `span_s`.
+    is younger than `span_s`, and none is more than `gap_s` behind the one before.
     """
 
     span_s: float
     quiet_s: float
+    gap_s: float = float("inf")
     _samples: deque[Sample] = field(default_factory=deque)
     _began_s: float | None = None
     """When the attempt was first seen, or said to have begun."""
@@ -94,7 +98,8 @@ class Window:
             last = self._samples[-1]
             if sample.at_s <= last.at_s:
                 return
-            if not _goes_on(last, sample):  # some tasks began again, alone
+            jumped = sample.at_s - last.at_s > self.gap_s
+            if jumped or not _goes_on(last, sample):  # some tasks began again, alone
                 self.began(sample.at_s, sample.attempt)
                 return
         self._samples.append(sample)
@@ -141,7 +146,8 @@ class Window:
         """Assert the invariants."""
         known = list(self._samples)
         assert all(sample.attempt == self._attempt for sample in known)
-        assert all(a.at_s < b.at_s and _goes_on(a, b) for a, b in pairwise(known))
+        assert all(0 < b.at_s - a.at_s <= self.gap_s for a, b in pairwise(known))
+        assert all(_goes_on(a, b) for a, b in pairwise(known))
         assert len(known) < 3 or known[1].at_s > known[-1].at_s - self.span_s
 
 

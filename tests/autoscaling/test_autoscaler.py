@@ -219,7 +219,7 @@ def test_where_nothing_comes_there_is_one_subtask_unless_something_should() -> N
     assert one(parallelism=4).go(300, a=(0.0, 0.0)).changes == {A: 1}
     scaler = Autoscaler(CONFIG, Shape((Vertex(A, "a"), Vertex(B, "b")), (Edge(0, A, B),)))
     scaler.began(0, 0)
-    for at_s in (30, 100):
+    for at_s in (30, 70, 100):
         totals = {A: Totals(at_s, (at_s * 500.0,)), B: Totals(0, (0.0, 0.0))}
         decision = scaler.observe(Sample(at_s, 0, totals, {0: at_s}))
     assert decision.explain().splitlines()[1] == (
@@ -270,6 +270,17 @@ def test_fewer_that_could_not_be_had_are_tried_again_as_more_are() -> None:
     assert script.go(10, a=(80.0, 0.1)).changes == {A: 4}
 
 
+def test_where_the_clock_jumps_figures_begin_anew() -> None:
+    """It was set, or the machine was asleep: a load of nothing for that time is none."""
+    script = one(parallelism=8)
+    script.go(150, a=(240.0, 0.3))  # 4 would be enough
+    script.at_s += 3000
+    decision = script.go(10, a=(240.0, 0.3))
+    assert decision.waiting == "figures of 0 s are there, 60 s are needed"
+    assert script.go(100, a=(240.0, 0.3)).verdicts[0].reason is Reason.WAITS
+    assert script.go(110, a=(240.0, 0.3)).changes == {A: 4}
+
+
 @pytest.mark.parametrize(
     ("factor", "start", "most"), [(0.5, 1, 2), (0.5, 4, 6), (0.1, 10, 11), (0.0, 2, 2)]
 )
@@ -290,7 +301,7 @@ def test_where_nothing_gets_through_nothing_is_made_smaller() -> None:
     shape = Shape((Vertex(A, "a"), Vertex(B, "b")), (Edge(0, A, B),))
     scaler = Autoscaler(replace(CONFIG, scale_down_interval=timedelta(0)), shape)
     scaler.began(0, 0)
-    for at_s in (30, 100):
+    for at_s in (30, 70, 100):
         source = Totals(500, (10.0, 10.0), held_ms=at_s * 1900.0)
         decision = scaler.observe(
             Sample(at_s, 0, {A: source, B: Totals(400, (9.0, 9.0, 9.0))}, {0: 400})
