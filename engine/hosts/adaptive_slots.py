@@ -54,6 +54,8 @@ class AdaptiveSlots(Slots):
         """Wait for all, or until it is settled that there is room for less: LittleRoomError; or for
         too little: ResourceError. Raises that of `cancelled`, and Ray's errors."""
         wanted = {key: bundle_of(self._job, key[0]) for key in keys_of(self._job).values()}
+        if self._added.is_empty:  # a coordinator before this may have got more
+            self.trim()
         self._added.ask(wanted)
         config, most = self._job.config.adaptive, widest(self._planned, self._job)
         began, pause, told = time.monotonic(), FIRST_PAUSE_S, False

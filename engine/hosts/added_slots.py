@@ -111,6 +111,11 @@ class AddedSlots:
     def of(self, key: SlotKey) -> PlacementGroup | None:
         return self._groups.get(key)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether this coordinator knows of none."""
+        return not self._groups
+
     def missing(self, wanted: Mapping[SlotKey, Bundle]) -> list[Bundle]:
         """What those of these take that are not there, or have no place."""
         groups = self._groups

@@ -19,7 +19,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.coordinator.askers import Asker
 from strom.engine.graph.model import JobGraph
 from strom.engine.graph.rescaling import limited, shape_of, widths_of
-from strom.engine.hosts import adaptive_slots, cluster_room, growth_looks
+from strom.engine.hosts import adaptive_slots, added_slots, cluster_room, growth_looks
 from strom.engine.hosts.adaptive_slots import AdaptiveSlots, slots_for
 from strom.engine.hosts.cluster import LittleRoomError
 from strom.engine.hosts.growth_looks import GrowthLooks
@@ -54,6 +54,8 @@ class FakeRay:
         patch = monkeypatch.setattr
         patch(cluster_room, "available_resources_per_node", self.available)
         patch(cluster_room.ray.util, "placement_group_table", self.table)
+        patch(added_slots, "get_placement_group", lambda name: name)
+        patch(added_slots, "give_back", self.give_back)
         patch(adaptive_slots.ray, "cluster_resources", lambda: {"CPU": sum(cpus)})
         patch(adaptive_slots.ray, "available_resources", lambda: {"CPU": sum(self.free.values())})
 
@@ -72,13 +74,17 @@ class FakeRay:
             for name, node in self.groups.items()
         }
 
+    def give_back(self, name: str) -> None:
+        self.free[self.groups.pop(name)] += 1
+
     def ask(self, slots: AdaptiveSlots) -> Any:
         def ask(wanted: Any) -> None:
-            for key in sorted(wanted, key=lambda key: key[1]):
-                node = next((n for n, free in self.free.items() if free >= 1), "")
-                self.groups.setdefault(slots._added.name(key), node)
-                if node:
-                    self.free[node] -= 1
+            for name in map(slots._added.name, sorted(wanted, key=lambda key: key[1])):
+                if name in self.groups:
+                    continue
+                self.groups[name] = next((n for n, free in self.free.items() if free >= 1), "")
+                if self.groups[name]:
+                    self.free[self.groups[name]] -= 1
 
         return ask
 
@@ -95,6 +101,23 @@ def test_all_slots_are_taken_where_there_is_room(monkeypatch: pytest.MonkeyPatch
     assert sorted(fake.groups.values()) == ["n0", "n0", "n1"]
     assert sorted(set(slots.nodes().values())) == ["n0", "n1"]
     assert slots.added == {"CPU": 3.0}, "all are reported"
+
+
+def test_what_a_coordinator_before_had_for_more_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It died with all tasks, while the job was about to grow: held by nobody, those slots would
+    never be room for it."""
+    fake = FakeRay(monkeypatch, 2, 2)
+    planned = job()
+    smaller = limited(planned, planned, 1)
+    slots = AdaptiveSlots(planned, "strom-job-x", smaller)
+    slots._added.ask = fake.ask(slots)  # type: ignore[method-assign]
+    fake.groups = {slots._added.name(("default", n)): "n0" for n in (0, 1)}
+    fake.free["n0"] = 0
+    slots.reserve(Future())
+    assert fake.groups == {slots._added.name(("default", 0)): "n0"}
+    assert fake.free["n0"] == 1
 
 
 def test_less_room_is_told_with_what_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
