@@ -89,15 +89,6 @@ def even_deal(parallelism: int, max_parallelism: int) -> list[KeyGroupRange]:
     return ranges_of(EVEN, parallelism, max_parallelism)
 
 
-def moved(before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange]) -> int:
-    """How many key groups another subtask would own, whose state it would have to get."""
-    stay = sum(
-        max(0, min(a.last, b.last) - max(a.first, b.first) + 1)
-        for a, b in zip(before, after, strict=False)
-    )
-    return sum(len(groups) for groups in after) - stay
-
-
 def worth(records: int) -> float:
     """Of so many that were counted so many more have to be with the busiest subtask than need be,
     before a job that has the right parallelism is dealt anew. Of few that is more: two standard
