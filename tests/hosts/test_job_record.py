@@ -131,10 +131,10 @@ def test_what_a_storage_did_not_take_is_written_when_it_is_back(
 
 def test_who_was_held_up_does_not_set_the_term_back(tmp_path: Path) -> None:
     """Nor says how the job ended. Of another run is who began it once more."""
-    record = JobRecord(str(tmp_path), "a1")
+    record, kept = JobRecord(str(tmp_path), "a1"), Handover({"sums": 3}, failed=[2])
 
     async def ask() -> None:
-        for newer in (Term(2, attempt=9), Term(0, run=1_000)):
+        for newer in (Term(2, attempt=9, left=kept), Term(0, run=1_000, left=kept)):
             record.begin(BEGUN)
             late = RecordKeeper(record, "a1")
             await asyncio.wrap_future(RecordKeeper(record, "a1").write(newer))
