@@ -19,6 +19,7 @@ class LateCoordinators:
         self._steps = sorted(self._rng.randrange(plan.crash_window) for _ in range(plan.late))
         self._held: list[Staff] = []
         """Those that have not crashed."""
+        self.crashed = 0
 
     def is_due(self, staff: Staff, steps: int) -> bool:
         """Whether the next one is to be held up, in place of `staff`, whose job runs."""
@@ -43,6 +44,7 @@ class LateCoordinators:
         self._held.remove(through[0])
         stage.cut_off.remove(through[0])
         through[0].close()
+        self.crashed += 1
         return True
 
 

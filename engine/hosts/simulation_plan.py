@@ -89,7 +89,8 @@ class SimulationResult:
     not; `halted_at`: the one that stopped the job. `outcome` is None if
     the simulation was stopped. `midway`: how many of the crashes (and the stop) came while there
     was a checkpoint to go back to and input left to read; `stopped_midway`: whether the stop
-    did. `cut_off`: how those ended that were taken for dead."""
+    did. `cut_off`: how those ended that were taken for dead. `late`: how many coordinators came
+    through behind another one, and crashed: nobody removes then what they have begun."""
 
     job_id: str
     outcome: JobOutcome | None
@@ -106,6 +107,7 @@ class SimulationResult:
     refused: list[str] = field(default_factory=list)
     halted_at: str | None = None
     cut_off: list[JobOutcome] = field(default_factory=list)
+    late: int = 0
     rescaled: int = 0
     """So often somebody was told that it was; `not_rescaled`: why it was not, the other times."""
     not_rescaled: list[str] = field(default_factory=list)

@@ -214,6 +214,7 @@ class Simulation:
         self._result.hanging = self._staff.driver.errands.hanging
         cut_off = [staff.driver for staff in self._stage.cut_off]
         self._result.cut_off = [driver.outcome() for driver in cut_off if driver.ended]
+        self._result.late = self._late.crashed
         if self._asked:
             raise SimulationError(
                 f"seed {self._plan.seed}: {self._asked} requests for savepoints were not answered"

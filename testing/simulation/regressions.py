@@ -111,4 +111,9 @@ REGRESSIONS: Final[dict[str, str]] = {
     "a coordinator that stopped the tasks that it took over, as their sink counted it": (
         "seed=4 job=tumbling parallelism=2 interval=2 coordinators=2 figures=0 sink=counted"
     ),
+    "what a late coordinator had begun when it crashed": (
+        "seed=730834 job=sessions variant=3 parallelism=1 batch=5 cramped=1 interval=1 retained=2 "
+        "at_once=3 full_every=4 crashes=2 coordinators=1 window=150 failing=20 away=5 late=2 "
+        "figures=0 sink=staged"
+    ),
 }

@@ -324,8 +324,8 @@ class _Lives:
         ran.grown += result.grown
         if result.outcome is not None:
             self._look_at_outcome(f"life {life}", result.outcome, result.cut_off)
-            more = failing.left_over or result.hanging or partitions.zombies or result.cut_off
-            check_left(f"life {life}", storage, bool(more))
+            orphaned = failing.left_over or partitions.zombies or result.cut_off or result.late
+            check_left(f"life {life}", storage, bool(orphaned or result.hanging))
         return result
 
     def _look_at_outcome(self, life: str, outcome: JobOutcome, others: list[JobOutcome]) -> None:
