@@ -9,6 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from regions_kit import FOUR, at
+from scripted_job import TWICE
+from staying_kit import Holding, alone
 from strom.core.config import CheckpointConfig, JobConfig, RestartStrategy
 from strom.core.ids import ChannelId, TaskId
 from strom.engine.graph.model import ChainedOperator, Channel, ExecutionGraph, JobGraph, JobVertex
@@ -71,3 +74,13 @@ def parts() -> Callable[..., ExecutionGraph]:
 @pytest.fixture
 def graph() -> Callable[..., ExecutionGraph]:
     return make_graph
+
+
+@pytest.fixture
+def holding(parts: Callable[..., ExecutionGraph]) -> Holding:
+    return Holding(at(parts(TWICE)))
+
+
+@pytest.fixture
+def whole(parts: Callable[..., ExecutionGraph]) -> Holding:
+    return Holding(alone(at(parts(TWICE))), FOUR)

@@ -1,36 +1,24 @@
-"""A rescale for which tasks of vertices that do not change stand still, and go on. Times are ms.
-
-The job is that of `parts` (tests/coordinator/conftest.py), whose sinks are to become three: its
-sources, from which these read, stay; A and B have nothing to do with it. Without A and B, it is one
-that the rescale concerns as a whole.
-"""
+"""Tasks of vertices that do not change, in a rescale, up to its checkpoint: the job is that of
+`staying_kit`. Times are ms."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from regions_kit import EVERY, FOUR, SINKS, SOLO, SOURCES, Parts, at
+from regions_kit import EVERY, FOUR, SINKS, SOLO, SOURCES, at
 from scripted_job import TWICE, of
-from strom.checkpoint.handles import SubtaskSnapshot
-from strom.checkpoint.manifest import Manifest
+from staying_kit import NEW, Holding, alone, error_of, held
 from strom.checkpoint.savepoints import Savepoint
-from strom.checkpoint.storage import Latest
 from strom.core.checkpointing_mode import CheckpointingMode
 from strom.core.ids import TaskId
 from strom.core.job_status import JobStatus
-from strom.engine.accounts import Stage, TaskAccount
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
-from strom.engine.coordinator.handover import Handover
-from strom.engine.coordinator.job_master import JobMaster
 from strom.engine.coordinator.rescaled_part import part_of, staying_part_of
 from strom.engine.graph.model import ExecutionGraph
-from strom.engine.graph.rescaling import shapes_of
 from strom.engine.messages import (
     CheckpointAborted,
     CheckpointAcknowledged,
@@ -46,17 +34,6 @@ from strom.engine.messages import (
 )
 
 Graphs = Callable[..., ExecutionGraph]
-
-NEW = (*SINKS, TaskId("sink", 2))
-
-STAGES = ["asked", "taken", "keeping", "stopping", "loading", "preparing", "starting"]
-
-
-def alone(graph: ExecutionGraph) -> ExecutionGraph:
-    """Without A and B."""
-    vertices = tuple(v for v in graph.job.vertices if v.id != "solo")
-    tasks = tuple(task for task in graph.tasks if task.vertex != "solo")
-    return replace(graph, job=replace(graph.job, vertices=vertices), tasks=tasks)
 
 
 # --- which tasks ---------------------------------------------------------------------------------
@@ -92,109 +69,6 @@ def test_it_may_concern_all(parts: Graphs) -> None:
 
 
 # --- what the master does ------------------------------------------------------------------------
-
-
-class Holding(Parts):
-    """The sinks are to become three. `every`: all tasks of the job."""
-
-    def __init__(self, graph: ExecutionGraph, every: Any = EVERY) -> None:
-        self.before, self.after = graph, at(graph, sink=3)
-        if len(every) == len(FOUR):
-            self.after = alone(self.after)
-        self.every = every
-        self.master = JobMaster("job", self.before, random.Random(0))
-        self.master.start(0)
-        self.master.on_loaded(Latest(None), 0)
-        self.master.on_sources_ready(0, 0)
-        self.say(TaskRunning, every, 0, 0)
-
-    def asked(self, now: int = 100) -> Any:
-        """Up to where its checkpoint is taken: what the sources are told."""
-        self.master.on_rescale(1, self.after, Asker.SOMEBODY, now)
-        self.master.on_room(1, None, now)
-        states = {v.id: b"s" for v in self.before.job.vertices if v.is_source}
-        return self.master.on_sources_snapshot(0, 1, states, now)
-
-    def taken(self, n: int = 1, now: int = 105) -> Any:
-        """To where it is to be stored."""
-        for task in self.every:
-            part = CheckpointAcknowledged(task, 0, n, SubtaskSnapshot(task))
-            found = self.master.on_report(part, now)
-        (stored,) = of(act.StoreCheckpoint, found)
-        self.manifest = stored.manifest
-        return found
-
-    def held(self, now: int = 110) -> Any:
-        self.asked()
-        self.taken()
-        return self.did(self.master.on_stored(1, now))
-
-    def did(self, actions: Any) -> Any:
-        self.master.validate()
-        return actions
-
-    def kept(self, now: int = 120) -> Any:
-        return self.did(self.master.on_graph_kept(now))
-
-    def stopped(self, tasks: Any = SINKS, attempt: int = 0, now: int = 130) -> Any:
-        return self.did(self.master.on_tasks_stopped(attempt, tasks, now))
-
-    def loaded(self, attempt: int = 1, now: int = 140) -> Any:
-        latest = Latest(self.manifest, (), (1, 1))
-        return self.did(self.master.on_region_loaded(attempt, latest, now))
-
-    def ready(self, attempt: int = 1, now: int = 150) -> Any:
-        return self.did(self.master.on_readers_ready(attempt, [], now))
-
-    def to(self, stage: str) -> None:
-        early = {"asked": self.asked, "taken": self.taken}
-        for name, begin in early.items():
-            if stage in early:
-                begin()
-            if stage == name:
-                return
-        steps = {"keeping": self.held, "stopping": self.kept, "loading": self.stopped}
-        steps |= {"preparing": self.loaded, "starting": self.ready}
-        for name, step in steps.items():
-            step()
-            if name == stage:
-                return
-
-    def run(self, now: int = 160) -> Any:
-        """The new sinks run, and the sources are wired anew."""
-        return (*self.say(TaskRunning, NEW, 1, now), *self.say(TaskRunning, SOURCES, 0, now))
-
-    def again(self, tasks: Any, stops: Any, attempt: int) -> Any:
-        """All of a region, or of the job, from its stop to its start."""
-        actions = self.master.on_tasks_stopped(attempt, stops, 200)
-        (load,) = of(act.LoadForRegion, (*actions, *self.master.on_tick(300)))
-        self.loaded(load.attempt, 310)
-        (deployed,) = of(act.DeployTasks, self.ready(load.attempt, 320))
-        assert set(deployed.tasks) == set(tasks)
-        assert deployed.stays == ()
-        return self.did(self.say(TaskRunning, deployed.tasks, load.attempt, 330))
-
-
-@pytest.fixture
-def holding(parts: Graphs) -> Holding:
-    return Holding(at(parts(TWICE)))
-
-
-@pytest.fixture
-def whole(parts: Graphs) -> Holding:
-    return Holding(alone(at(parts(TWICE))), FOUR)
-
-
-def error_of(actions: Any) -> str:
-    (answer,) = of(act.AnswerRescale, tuple(actions))
-    assert answer.figures is None
-    return str(answer.error)
-
-
-def held(actions: Any) -> list[TaskId]:
-    """Who is told to take a part of a checkpoint that holds."""
-    sent = [one for one in of(act.Send, actions) if isinstance(one.mail, TriggerCheckpoint)]
-    return [one.task for one in sent if one.mail.halt]
 
 
 def test_only_what_changes_stops_and_the_rest_of_its_region_is_wired_anew(holding: Holding) -> None:
@@ -372,236 +246,3 @@ def test_they_stop_where_a_later_checkpoint_is_complete_before_it(parts: Graphs)
     assert m.told(actions, CheckpointAborted) == list(EVERY)
     (cancel,) = of(act.CancelTasks, m.kept())
     assert set(cancel.tasks) == set(FOUR)
-
-
-# --- what goes wrong behind it -------------------------------------------------------------------
-
-
-def test_all_that_is_concerned_begins_again_if_one_that_stays_fails(holding: Holding) -> None:
-    """At the new parallelism; that is no restart, and others go on."""
-    m, master = holding, holding.master
-    m.to("keeping")
-    assert not of(act.CancelTasks, m.did(master.on_task_lost(SOURCES[0], 0, "killed", 115)))
-    (cancel,) = of(act.CancelTasks, m.kept())
-    assert set(cancel.tasks) == set(FOUR)
-    actions = m.again((*SOURCES, *NEW), cancel.tasks, cancel.attempt)
-    (answer,) = of(act.AnswerRescale, actions)
-    figures = answer.figures
-    assert (figures.stopped_tasks, figures.held_tasks, figures.kept_tasks) == (4, 0, 2)
-    assert master.status().restarts == 0
-    assert master.graph is m.after
-
-
-def test_also_while_the_others_stop(holding: Holding) -> None:
-    m, master = holding, holding.master
-    m.to("stopping")
-    failed = TaskFailed(SOURCES[1], 0, "no disk")
-    (cancel,) = of(act.CancelTasks, m.did(master.on_report(failed, 125)))
-    assert set(cancel.tasks) == set(FOUR)
-    assert m.stopped() == (), "the answer to what was asked before"
-    m.again((*SOURCES, *NEW), cancel.tasks, cancel.attempt)
-    assert master.status().rescales == 1
-
-
-@pytest.mark.parametrize("stage", ["loading", "preparing", "starting"])
-@pytest.mark.parametrize("who", ["stays", "new"])
-def test_from_then_on_the_part_goes_back(holding: Holding, stage: str, who: str) -> None:
-    m, master = holding, holding.master
-    m.to(stage)
-    if who == "stays":
-        actions = master.on_task_lost(SOURCES[0], 0, "killed", 155)
-    elif stage == "starting":
-        actions = master.on_report(TaskFailed(NEW[2], 1, "bug", recoverable=False), 155)
-    else:
-        return
-    m.did(actions)
-    assert of(act.KeepGraph, actions) == [act.KeepGraph(m.before, m.after, returns=True)]
-    (cancel,) = of(act.CancelTasks, actions)
-    assert set(cancel.tasks) == {*SOURCES, *NEW}
-    assert cancel.attempt == 1, "of those that have begun, too"
-    m.kept(160)
-    actions = m.again(FOUR, cancel.tasks, cancel.attempt)
-    assert "as it was" in error_of(actions)
-    assert master.graph is m.before
-    assert master.status().restarts == 0
-
-
-@pytest.mark.parametrize("stage", ["keeping", "stopping", "loading", "preparing", "starting"])
-def test_where_it_concerns_all_the_whole_job_begins_again(whole: Holding, stage: str) -> None:
-    m, master = whole, whole.master
-    m.to(stage)
-    actions = m.did(master.on_task_lost(SOURCES[0], 0, "killed", 155))
-    (cancel,) = of(act.CancelAll, actions)
-    actions = (*master.on_all_stopped(cancel.attempt, 160), *master.on_tick(500))
-    back = stage not in ("keeping", "stopping")
-    graph = m.before if back else m.after
-    former = None if back else m.before
-    assert of(act.KeepGraph, actions) == [act.KeepGraph(graph, former)]
-    if stage == "keeping":
-        assert m.kept(510) == (), "the answer to the one before"
-    actions = m.kept(511)
-    assert of(act.LoadLatest, actions)
-    (prepare,) = of(act.PrepareSources, master.on_loaded(Latest(m.manifest, (), (1, 1)), 520))
-    master.on_sources_ready(prepare.attempt, 530)
-    said = m.did(m.say(TaskRunning, graph.tasks, prepare.attempt, 540))
-    if back:
-        assert "as it was" in error_of(actions)
-    else:
-        (answer,) = of(act.AnswerRescale, said)
-        assert (answer.figures.stopped_tasks, answer.figures.held_tasks) == (4, 0)
-    assert master.graph is graph
-    assert (master.status().status, master.status().restarts) == (JobStatus.RUNNING, 0)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("stop", [None, "drain", "halt"])
-def test_a_savepoint_is_refused_at_every_step_and_disturbs_nothing(
-    holding: Holding, stage: str, stop: Any
-) -> None:
-    """Also one that is to stop the job: whoever wants it asks again."""
-    m = holding
-    m.to(stage)
-    actions = m.did(m.master.on_savepoint(Savepoint(7, "/s", stop), 155))
-    (answer,) = of(act.AnswerSavepoint, actions)
-    assert "ask again when" in str(answer.error)
-    assert len(actions) == 1
-    if stage == "asked":
-        m.taken()
-    if stage in ("asked", "taken"):
-        m.did(m.master.on_stored(1, 156))
-    after = STAGES.index(stage)
-    for name, step in {
-        "keeping": m.kept,
-        "stopping": m.stopped,
-        "loading": m.loaded,
-        "preparing": m.ready,
-    }.items():
-        if STAGES.index(name) >= after:
-            step()
-    (made,) = of(act.AnswerRescale, m.run())
-    assert made.figures.held_tasks == 2
-
-
-@pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("job", ["holding", "whole"])
-def test_the_job_may_be_cancelled_at_every_step(
-    job: str, stage: str, request: pytest.FixtureRequest
-) -> None:
-    m: Holding = request.getfixturevalue(job)
-    m.to(stage)
-    actions = m.did(m.master.on_cancel(155))
-    assert "CANCELLING" in error_of(actions)
-    (cancel,) = of(act.CancelAll, actions)
-    actions = m.master.on_all_stopped(cancel.attempt, 160)
-    if stage == "taken":
-        actions = m.master.on_stored(1, 161)
-    assert act.JobEnded(JobStatus.CANCELED) in actions
-
-
-def test_another_part_may_fail_meanwhile(holding: Holding) -> None:
-    m, master = holding, holding.master
-    m.to("starting")
-    actions = m.did(master.on_task_lost(SOLO[0], 0, "killed", 155))
-    assert of(act.CancelTasks, actions) == [act.CancelTasks(0, SOLO[:1])]
-    assert of(act.AnswerRescale, m.run())[0].figures.held_tasks == 2
-
-
-def test_later_each_has_its_own_share_and_before_that_the_new_ones_a_new_one(
-    holding: Holding,
-) -> None:
-    """A region of tasks that have begun with different checkpoints: all of it is stopped."""
-    m, master = holding, holding.master
-    m.to("starting")
-    m.run()
-    actions = m.did(master.on_task_lost(SOURCES[0], 0, "killed", 170))
-    (cancel,) = of(act.CancelTasks, actions)
-    assert cancel == act.CancelTasks(1, (*SOURCES, *NEW)), "the newest attempt of any"
-    master.on_tasks_stopped(1, cancel.tasks, 171)
-    (load,) = of(act.LoadForRegion, master.on_tick(400))
-    m.loaded(load.attempt, 410)
-    (deployed,) = of(act.DeployTasks, m.ready(load.attempt, 420))
-    assert deployed.own_share == {"source"}, "whose others may have gone on"
-
-
-# --- another coordinator -------------------------------------------------------------------------
-
-
-def left(
-    parts: Graphs, kept: bool, wired: Any, running: Any = (), solo: bool = True, back: bool = False
-) -> tuple[JobMaster, Any]:
-    """The next one, and what it does: `kept`: the new graph is written down; `wired`: those of the
-    sources that are wired anew; `running`: of the new sinks; None: those of before are gone, and
-    none is there; `back`: it is written down that the job goes back."""
-    shape = (lambda graph: graph) if solo else alone
-    before, after = shape(at(parts(TWICE))), shape(at(parts(TWICE), sink=3))
-    master = JobMaster(
-        "job",
-        after if kept else before,
-        random.Random(0),
-        first_attempt=5,
-        takes_over=True,
-        left=Handover(None, before if kept else after if back else None, before, back),
-    )
-    states = {v.id: b"s" for v in before.job.vertices if v.is_source}
-    latest = Latest(Manifest("job", "demo", 1, 5, (), (), states, terminal=False), (), (1, 1))
-
-    def account(graph: ExecutionGraph, task: TaskId, attempt: int = 3) -> TaskAccount:
-        told = shapes_of(graph.job)[task.vertex]
-        return TaskAccount(task, attempt, Stage.RUNNING, 0, seen=1, completed=1, shape=told)
-
-    accounts = [account(after if t in wired else before, t) for t in SOURCES]
-    accounts += [account(before, t) for t in SOLO if solo]
-    accounts += [account(after, t, 4) for t in running or ()]
-    accounts += [account(before, t) for t in SINKS if running == ()]
-    master.start(1000)
-    master.on_loaded(latest, 1001)
-    actions = master.on_tasks_found(accounts, 1002)
-    if of(act.TakeOverSources, actions):
-        actions = master.on_sources_ready(4, 1003)
-    master.validate()
-    return master, actions
-
-
-def test_who_takes_over_lets_all_go_on_that_are_as_they_were(parts: Graphs) -> None:
-    master, actions = left(parts, kept=False, wired=())
-    sent = [one for one in of(act.Send, actions) if isinstance(one.mail, GoOn)]
-    assert [(one.task, one.mail) for one in sent] == [(task, GoOn(1)) for task in EVERY]
-    assert master.status().running_tasks == 6
-
-
-@pytest.mark.parametrize("running", [(), None, NEW])
-@pytest.mark.parametrize("wired", [(), SOURCES[:1]])
-def test_and_begins_all_again_that_are_not_all_wired(
-    parts: Graphs, wired: Any, running: Any
-) -> None:
-    master, actions = left(parts, kept=True, wired=wired, running=running)
-    assert not of(act.CancelAll, actions)
-    (cancel,) = of(act.CancelTasks, actions)
-    assert set(cancel.tasks) == {*SOURCES, *NEW}
-    assert master.status().running_tasks == 2
-
-
-@pytest.mark.parametrize("running", [None, NEW])
-@pytest.mark.parametrize("wired", [(), SOURCES[:1], SOURCES])
-def test_who_finds_that_it_goes_back_begins_all_again_that_it_concerns(
-    parts: Graphs, wired: Any, running: Any
-) -> None:
-    master, actions = left(parts, False, wired, running, back=True)
-    assert not of(act.CancelAll, actions)
-    (cancel,) = of(act.CancelTasks, actions)
-    assert set(cancel.tasks) == {*FOUR, *(running or ())}
-    assert master.status().running_tasks == 2
-    assert master.graph.job.vertex("sink").parallelism == 2
-
-
-def test_where_all_are_it_is_over(parts: Graphs) -> None:
-    master, actions = left(parts, kept=True, wired=SOURCES, running=NEW)
-    assert not of(act.CancelTasks, actions)
-    assert master.status().rescales == 1
-
-
-@pytest.mark.parametrize("running", [(), None, NEW])
-@pytest.mark.parametrize("wired", [(), SOURCES[:1]])
-def test_a_job_of_one_region_begins_again_then(parts: Graphs, wired: Any, running: Any) -> None:
-    _, actions = left(parts, kept=True, wired=wired, running=running, solo=False)
-    assert of(act.CancelAll, actions)
