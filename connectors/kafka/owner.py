@@ -96,6 +96,13 @@ class OwnerWatch:
         except ConnectorError as error:
             self._drop()
             raise RetryableCommitError(f"nothing is committed now: {error}") from None
+        self._refuse(last)
+
+    def check_at(self, cluster: TransactionCluster) -> None:
+        """The same by a connection of the caller's, from any thread; or ConnectorError."""
+        self._refuse(_last(cluster, self._prefix))
+
+    def _refuse(self, last: str | None) -> None:
         if last is not None and last != self._told:
             raise FencedError(
                 f"nothing is committed any more by job {self._job_id}: another job, or another "

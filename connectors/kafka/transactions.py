@@ -25,10 +25,11 @@ dead after all could begin one; both would hold up read-committed readers until 
 are fenced (`InitProducerId`, which aborts). But a restored checkpoint's committables are dealt out
 to all subtasks, and nobody knows whether another one still has to commit what it sees open. Once a
 checkpoint of the new attempt has completed, every subtask has recovered; what then is open under an
-older attempt, or another job with the prefix, belongs to nobody. Subtask i of p looks after the
-former subtasks i, i + p, i + 2p, ...; a single one need not wait, nor a job that starts without a
-checkpoint. Until then nothing is lost to readers of this job: its new records are not committed
-before that checkpoint either.
+older attempt, or another job with the prefix, belongs to nobody, unless another job has taken the
+prefix over meanwhile: what is open then is its own. Subtask i of p looks after the former subtasks
+i, i + p, i + 2p, ...; a single one need not wait, nor a job that starts without a checkpoint. Until
+then nothing is lost to readers of this job: its new records are not committed before that
+checkpoint either.
 
 A transaction that the cluster aborts (its time-out ran out before the job came back) takes its
 records along. Nothing can bring them back but an older checkpoint, so this is an error that says

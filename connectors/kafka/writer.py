@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ...api.connectors.base import PreparedCommit, SinkWriter
 from ...core.batch import Batch
-from ...core.errors import ConnectorError
+from ...core.errors import ConnectorError, FencedError
 from .errand import Errand
 from .librdkafka import Failure
 from .owner import OwnerWatch
@@ -345,15 +345,21 @@ class TransactionalWriter(SinkWriter):
                 log.error("%s. Going on without them, as on_lost_transaction='skip' says", lost)
 
     def _sweep(self) -> None:
-        """End what dead attempts left open, beside the stream."""
+        """End what dead attempts left open, beside the stream. What is found before the prefix is
+        known to be the job's still was begun before anybody else took it over."""
         self._sweep_due = False
 
         def sweep() -> None:
             try:
                 with self._making.cluster(lambda: not self._closed) as cluster:
-                    for one in left_over(cluster, self._names):
+                    found = list(left_over(cluster, self._names))
+                    if self._owner is not None:
+                        self._owner.check_at(cluster)
+                    for one in found:
                         cluster.fence(one)
                         log.info("Kafka transaction '%s' of a dead attempt was ended", one)
+            except FencedError as fenced:
+                log.warning("Kafka transactions that are open are left to their owner: %s", fenced)
             except Exception as error:
                 if not self._closed:
                     log.warning(

@@ -18,10 +18,12 @@ from kafka_sink_kit import (
     exactly_once,
     prepare,
     put,
+    scripted_writer,
     values,
 )
 from strom.api.connectors.base import OutputClaim
 from strom.connectors.kafka import KafkaSink
+from strom.connectors.kafka.librdkafka import Failure
 from strom.connectors.kafka.owner import OwnerWatch, take
 from strom.core.errors import ConnectorError, FencedError, RetryableCommitError
 from strom.operators.base import run_to_end
@@ -120,6 +122,38 @@ def test_a_coordinator_that_comes_back_goes_on_under_its_job(jobs: Any) -> None:
     with pytest.raises(FencedError):
         run_to_end(first.writer.commit(late))
     assert eventually(lambda: len(found := jobs.seen()) > 1 and found) == ["four", "three"]
+
+
+@pytest.mark.parametrize("when", ["before", "while it looks"])
+def test_who_is_fenced_ends_nothing_of_its_owner(when: str) -> None:
+    """Not even what it sees open before it has published anything, and so heard of the other."""
+    scripted = ScriptedCluster()
+    late = OwnerWatch(scripted.connect, "p", "a", take(scripted, "p", claim("a"))[0])
+    listed = scripted.list
+
+    def taken_over(states: Any) -> list[str]:
+        scripted.list = listed  # type: ignore[method-assign]
+        told, _ = take(scripted, "p", claim("b"))
+        owner = OwnerWatch(scripted.connect, "p", "b", told)
+        owners.append(scripted_writer(scripted, job="b", owner=owner))
+        put(owners[0], b"one")
+        return listed(states)
+
+    owners: list[Any] = []
+    if when == "before":
+        taken_over([])
+    else:
+        scripted.list = taken_over  # type: ignore[method-assign]
+    writer = scripted_writer(scripted, job="a", owner=late)
+
+    def publish() -> None:
+        put(writer, b"lost")
+        run_to_end(writer.commit(prepare(writer)))
+
+    with pytest.raises((FencedError, Failure), match=r"fenced|taken over"):
+        publish()
+    run_to_end(owners[0].commit(prepare(owners[0])))
+    assert scripted.log == [b"one"]
 
 
 def test_a_cluster_that_does_not_say_is_asked_again() -> None:

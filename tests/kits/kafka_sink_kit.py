@@ -14,6 +14,7 @@ import pyarrow as pa
 from strom.api.connectors.base import WriterContext
 from strom.connectors.kafka import KafkaSink
 from strom.connectors.kafka.librdkafka import Failure
+from strom.connectors.kafka.owner import OwnerWatch
 from strom.connectors.kafka.record_maker import RecordFormat
 from strom.connectors.kafka.serialization import RawEncoder
 from strom.connectors.kafka.transactions import (
@@ -306,6 +307,7 @@ def scripted_writer(
     attempt: int = 0,
     job: str = "job",
     skip_lost: bool = False,
+    owner: OwnerWatch | None = None,
 ) -> TransactionalWriter:
     names = TransactionNames("p", job, "sink-id", subtask, parallelism, attempt)
-    return TransactionalWriter(RAW, names, cluster.making(), 900_000, skip_lost)
+    return TransactionalWriter(RAW, names, cluster.making(), 900_000, skip_lost, owner)
