@@ -116,4 +116,9 @@ REGRESSIONS: Final[dict[str, str]] = {
         "at_once=3 full_every=4 crashes=2 coordinators=1 window=150 failing=20 away=5 late=2 "
         "figures=0 sink=staged"
     ),
+    "what one that is fenced published when its files were gone, and could not take back": (
+        "seed=1002632 job=union variant=3 records=16 parallelism=1 batch=5 mode=unaligned "
+        "interval=1 retained=2 crashes=3 after=2 window=60 failing=60 slow_work=5 cut_offs=2 "
+        "away=5 refused=10"
+    ),
 }

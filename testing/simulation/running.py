@@ -342,12 +342,14 @@ class _Lives:
 
 def check_left(way: str, storage: CheckpointStorage, more: bool) -> None:
     """What a job that is over has in its storage. `more`: files may be left that could not be
-    removed, or whose publication hung when the job ended."""
+    removed, or whose publication hung when the job ended; of a checkpoint that does not count
+    perhaps only some."""
     if more:
         for n in storage.list():
             try:
                 manifest = storage.load(n)
-            except Exception:  # what is left of one that never completed
+                storage.check_counts(manifest)
+            except Exception:  # what is left of one that never completed, or counts for nobody
                 continue
             storage.verify(manifest)
         return

@@ -20,11 +20,18 @@ from strom import (
 )
 from strom.api.connectors.base import OutputClaim, WriterContext
 from strom.checkpoint.epochs import Tenant
+from strom.checkpoint.handles import InFlightHandle, SubtaskSnapshot
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import CheckpointError, MemoryStorage
 from strom.core.batch import ObjectBatch
 from strom.core.clock import VirtualClock
-from strom.core.errors import FencedError, OutputRefusedError, RetryableCommitError
+from strom.core.errors import (
+    CorruptCheckpointError,
+    FencedError,
+    OutputRefusedError,
+    RetryableCommitError,
+)
+from strom.core.ids import TaskId, VertexId
 from strom.testing import Difference, Faults, SimulationError, SimulationFailed, simulate
 from strom.testing.equivalence import NothingProven
 from strom.testing.scripted import ScriptedSource
@@ -199,6 +206,21 @@ def test_files_that_are_left_over_are_found() -> None:
     storage.write_file(1, "part", b"x", shared=True)
     with pytest.raises(Difference, match="left over"):
         check_left("way", storage, more=False)
+
+
+def test_of_what_counts_nothing_is_missing_whatever_else_is_left() -> None:
+    storage = FilesInMemory("job")
+    epoch = storage.begin_epoch(Tenant("job", "name", "token", None, 0, 0, "here"))
+    handle = storage.write_file(1, "part", b"x")
+    task = SubtaskSnapshot(TaskId(VertexId("v"), 0), in_flight=InFlightHandle(handle, ()))
+    manifest = Manifest("job", "name", 1, 0, (), (task,), epoch=epoch)
+    storage.publish(manifest)
+    check_left("way", storage, more=True)
+    storage.remove_files(1, [handle])
+    with pytest.raises(CorruptCheckpointError, match="missing"):
+        check_left("way", storage, more=True)
+    storage.settle(epoch, 0)
+    check_left("way", storage, more=True)
 
 
 def test_a_storage_that_fails_does_so_now_and_then() -> None:
