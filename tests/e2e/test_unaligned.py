@@ -1,5 +1,5 @@
-"""Unaligned and at-least-once checkpoints: whole jobs in the simulator, with buffers that are
-always full, stopped in the middle of a replay and restored at other parallelisms."""
+"""Unaligned and at-least-once checkpoints: whole jobs in the simulator, with few small
+buffers, stopped in the middle of a replay and restored at other parallelisms."""
 
 from __future__ import annotations
 
@@ -101,18 +101,6 @@ def counted() -> Iterator[Counter[str]]:
         Taking.in_flight, Replay.__init__ = in_flight, begun  # type: ignore[method-assign]
 
 
-class Backpressured(Simulation):
-    """Tasks step the more seldom the later they come, so that what is between them is full."""
-
-    def _units(self) -> list[Callable[[], bool]]:
-        units = super()._units()
-        tasks = [running.task for running in self._cluster.tasks.values()]
-        order = {v.id: at for at, v in enumerate(reversed(self._graph.vertices))}
-        for task in tasks:
-            units += [task.step] * (4 * order[task.deployment.task.vertex])
-        return units
-
-
 @pytest.mark.parametrize("build", PIPELINES)
 def test_jobs_that_are_stopped_again_and_again_lose_and_double_nothing(
     build: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +136,7 @@ def test_jobs_that_are_stopped_again_and_again_lose_and_double_nothing(
                 )
                 graph = probe.graph(replace(told, restore_from=start))
                 storage = open_storage(str(folder), f"life{life}")
-                result = Backpressured(graph, plan, storage).run()
+                result = Simulation(graph, plan, storage).run()
                 published.append(result.published)
                 if result.outcome is not None:
                     assert result.outcome.error is None, f"seed {seed}: {result.outcome.error}"
