@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from typing import Any
 
-from strom import ConfigurationError, MemorySize, StromError
-from strom.core.state_config import backend_named
+from strom import StromError
 from strom.testing.autoscaling.curves import CURVES
 
 from . import commands
+from .arguments import backends, count, counts, milliseconds, positive, shares, size
 from .before_after import GROUPS, WHOLE
 from .compare import PEERS
 from .configured import configured, given, pair
+from .history import HISTORY, KEPT
 from .nexmark.registry import NEXMARK
 from .ported import MODES, PROGRAMS
 from .soak_plan import KINDS
@@ -23,56 +23,6 @@ from .states import STATES
 from .workloads import WORKLOADS
 
 HELP = "python -m benchmarks"
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1."""
-    number = int(text)
-    if not 1 <= number < 1 << 63:
-        raise argparse.ArgumentTypeError(f"must be at least 1 (and below 2**63), is {text}")
-    return number
-
-
-def counts(text: str) -> list[int]:
-    """Several of them, with commas."""
-    return [count(part) for part in text.split(",")]
-
-
-def positive(text: str) -> float:
-    """A finite number above 0."""
-    number = float(text)
-    if not (isfinite(number) and number > 0):
-        raise argparse.ArgumentTypeError(f"must be a positive number, is {text}")
-    return number
-
-
-def shares(text: str) -> list[float]:
-    """Parts of a whole, above 0 and up to 1, with commas."""
-    found = [positive(part) for part in text.split(",")]
-    if any(share > 1 for share in found):
-        raise argparse.ArgumentTypeError(f"must be parts of 1, is {text}")
-    return found
-
-
-def milliseconds(text: str) -> int:
-    """A whole number of at least 0."""
-    return 0 if int(text) == 0 else count(text)
-
-
-def size(text: str) -> int:
-    """Bytes, written as `5gb`."""
-    try:
-        return MemorySize.parse(text).bytes_size
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def backends(text: str) -> list[str]:
-    """Several of them, with commas."""
-    try:
-        return [backend_named(part) for part in text.split(",")]
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def parser(prog: str = HELP) -> argparse.ArgumentParser:
@@ -109,6 +59,7 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _common(recovery)
     _told(recovery)
     _before_after(names.add_parser("before-after", help="another revision, then this, in turns"))
+    _history(names.add_parser("history", help="commits, each beside a raw pass of the machine"))
     _connectors(names.add_parser("connectors", help="sources and sinks of real systems"))
     _snapshot(names.add_parser("snapshot", help="how long a snapshot holds up a task, by state"))
     _checkpoint(names.add_parser("checkpoint", help="incremental checkpoints of a task"))
@@ -207,6 +158,27 @@ def _before_after(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", metavar="FILE", help="append the lines to FILE; the table is of all in it"
     )
+    command.add_argument("--parallelism", type=count, default=2)
+    command.add_argument("--host", choices=["ray", "local"], default="ray")
+
+
+def _history(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.history, json=True)
+    command.add_argument(
+        "--commits",
+        metavar="REVS",
+        help="a revision, several with commas, or a range as git has it; default: this tree",
+    )
+    command.add_argument("--every", type=count, default=1, help="of a range every so many-th")
+    command.add_argument("--benchmarks", default=",".join(HISTORY), help="as of before-after")
+    command.add_argument("--events", type=count, help="default: as many as take some seconds")
+    command.add_argument("--rounds", type=count, default=3, help="runs of each")
+    command.add_argument("--limit", type=positive, default=600.0, help="seconds for one run")
+    command.add_argument(
+        "--file", default=KEPT, help="where the lines are kept (default %(default)s)"
+    )
+    command.add_argument("--only-look", action="store_true", help="measure nothing")
+    command.add_argument("--draw", metavar="FILE", help="a picture of all that is kept")
     command.add_argument("--parallelism", type=count, default=2)
     command.add_argument("--host", choices=["ray", "local"], default="ray")
 

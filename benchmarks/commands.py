@@ -177,6 +177,31 @@ def before_after(options: Namespace) -> Iterator[Line]:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
+def history(options: Namespace) -> Iterator[Line]:
+    """A line per commit and benchmark, kept as it comes, then one per regression that is found in
+    all that is kept. Ends the program if a commit cannot be run, or if a benchmark failed."""
+    from .history import keep, kept, measure, regressions
+    from .trees import NoTree
+
+    failed = []
+    try:
+        for line in () if options.only_look else measure(options):
+            keep(options.file, line)
+            failed += [line.get("benchmark", line["commit"])] if "error" in line else []
+            yield line
+    except NoTree as error:
+        raise SystemExit(str(error)) from error
+    lines = kept(options.file)
+    if options.draw:
+        from .plots import history as draw
+
+        draw(lines, options.draw)
+    for found in regressions(lines):
+        yield found.as_json()
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
 def connectors(options: Namespace) -> Iterator[Line]:
     """Lines of each measurement chosen. Ends the program if one failed; a target that was missed is
     no failure."""

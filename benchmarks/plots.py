@@ -115,3 +115,20 @@ def _scale(path: Path, lines: Lines) -> str:
     axes.set_ylabel("speedup")
     axes.legend(frameon=False)
     return _save(figure, path)
+
+
+def history(lines: Sequence[Line], file: str) -> None:
+    """How each benchmark's ratio to the raw pass went with the commits, its first one being 1.
+    `lines`: as `history.kept` has them."""
+    figure, axes = _figure()
+    commits = list(dict.fromkeys(line["commit"] for line in lines))
+    for name in dict.fromkeys(line["benchmark"] for line in lines):
+        course = [line for line in lines if line["benchmark"] == name]
+        at = [commits.index(line["commit"]) for line in course]
+        parts = [line["ratio"] / course[0]["ratio"] for line in course]
+        axes.plot(at, parts, marker="o", label=name)
+    axes.set_xticks(range(len(commits)), [commit[:7] for commit in commits], rotation=60)
+    axes.set_ylabel("speed, of its first")
+    if commits:
+        axes.legend(frameon=False, ncols=3, fontsize="small")
+    _save(figure, Path(file))

@@ -1,4 +1,4 @@
-"""Two trees of strom side by side, and commands run in either.
+"""Trees of strom, of other revisions and this one, and commands run in them.
 
 A tree is run through a folder of its own with a link `strom` to it, first on PYTHONPATH: whatever
 is installed, `strom` is that tree, for the workers of Ray, too, which have their driver's
@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,23 +88,56 @@ class Tree:
 
 @contextmanager
 def base_and_here(revision: str) -> Iterator[tuple[Tree, Tree]]:
-    """That revision, checked out into a temporary folder, and this tree as it lies here, both with
-    kernels. Raises NoTree for a revision that does not exist."""
+    """That revision and this tree as it lies here, both with kernels. Raises NoTree for a revision
+    that does not exist."""
+    with checked_out(revision) as base, as_it_lies() as here:
+        yield base, here
+
+
+@contextmanager
+def checked_out(revision: str) -> Iterator[Tree]:
+    """That revision in a temporary folder, with kernels. Raises NoTree."""
     with tempfile.TemporaryDirectory(prefix="strom-base-") as folder:
         checkout = Path(folder, "tree")
         _git("worktree", "add", "--detach", str(checkout), revision)
         try:
-            trees = (
-                _linked(_git("rev-parse", "--short", revision), Path(folder, "base"), checkout),
-                _linked("here", Path(folder, "here"), HERE),
-            )
+            tree = _linked(_git("rev-parse", "--short", revision), Path(folder, "base"), checkout)
             _copy_libraries(HERE, checkout)
-            for tree in trees:
-                tree.prepare()
+            tree.prepare()
             _copy_libraries(checkout, HERE)  # for the next time
-            yield trees
+            yield tree
         finally:
             _git("worktree", "remove", "--force", str(checkout))
+
+
+@contextmanager
+def as_it_lies() -> Iterator[Tree]:
+    """This tree, with kernels. Raises NoTree."""
+    with tempfile.TemporaryDirectory(prefix="strom-here-") as folder:
+        tree = _linked("here", Path(folder, "here"), HERE)
+        tree.prepare()
+        yield tree
+
+
+def commits(wanted: str | None) -> list[str]:
+    """Full ids: of a revision, of several with commas, or of a range of git's, the oldest first;
+    None: of the one that this tree was made from. Raises NoTree."""
+    if wanted is None:
+        return [_git("rev-parse", "HEAD")]
+    if ".." in wanted:
+        return _git("rev-list", "--reverse", "--first-parent", wanted).split()
+    return [_git("rev-parse", "--verify", f"{one}^{{commit}}") for one in wanted.split(",")]
+
+
+def committed_at(commit: str) -> str:
+    """The time of a commit, as ISO 8601 has it, in UTC. Raises NoTree."""
+    seconds = int(_git("show", "-s", "--format=%ct", commit))
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def is_changed() -> bool:
+    """Whether this tree has changes that are not committed. Raises NoTree."""
+    return bool(_git("status", "--porcelain", "--untracked-files=no"))
 
 
 def _linked(revision: str, path: Path, tree: Path) -> Tree:
