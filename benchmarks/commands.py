@@ -183,11 +183,11 @@ def history(options: Namespace) -> Iterator[Line]:
     from .history import keep, kept, measure, regressions
     from .trees import NoTree
 
-    failed = []
+    failed: list[str] = []
     try:
         for line in () if options.only_look else measure(options):
             keep(options.file, line)
-            failed += [line.get("benchmark", line["commit"])] if "error" in line else []
+            failed += [str(line.get("benchmark", line["commit"]))] if "error" in line else []
             yield line
     except NoTree as error:
         raise SystemExit(str(error)) from error

@@ -26,7 +26,7 @@ def raw_pass(processes: int, seconds: float = SECONDS) -> float:
     """Rows per second of so many processes together."""
     with ThreadPoolExecutor(processes) as pool:
         made = [pool.submit(apart, passed, seconds) for _ in range(processes)]
-    return sum(one.result() for one in made)
+    return float(sum(one.result() for one in made))
 
 
 def passed(seconds: float) -> float:
