@@ -5,10 +5,10 @@ shares a region (`regions`) with any of its tasks, before or after, and all othe
 vertices. What is left shares no channel with them, and is the same in both graphs: its regions, its
 tasks, and what these hold.
 
-Of what it concerns only the vertices that change have to begin again. The tasks of the others may
-*stay*, with all that they hold in memory: they stand still behind the checkpoint, so that nothing
-is on its way to or from them, and go on with other channels (`rescales`). Where that cannot be, all
-that it concerns begins again.
+Of what it concerns only the vertices that change have to begin again, and those that hear of event
+time from only some of their subtasks. The tasks of the others may *stay*, with all that they hold
+in memory: they stand still behind the checkpoint, so that nothing is on its way to or from them,
+and go on with other channels (`rescales`). Where that cannot be, all that it concerns begins again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from ...core.ids import Deal, OperatorId, TaskId, VertexId
-from ..graph.model import ExecutionGraph, JobVertex
+from ..graph.model import ExecutionGraph, JobVertex, Rescale
 from .regions import Region, regions_of
 
 
@@ -63,7 +63,7 @@ def part_of(now: ExecutionGraph, then: ExecutionGraph) -> Part | None:
 
 def staying_part_of(now: ExecutionGraph, then: ExecutionGraph) -> Part | None:
     """The same where all stay that do not change; it may concern all. None: nobody would."""
-    changed = _changed(now, then)
+    changed = _with_those_behind(then, _changed(now, then))
     vertices = _concerned(now, then, changed)
     stays = _tasks(now, vertices - changed)
     if not changed or not stays:
@@ -102,6 +102,16 @@ def _alone(graph: ExecutionGraph, vertices: Set[VertexId]) -> Set[OperatorId]:
 def _changed(now: ExecutionGraph, then: ExecutionGraph) -> Set[VertexId]:
     pairs = zip(now.job.vertices, then.job.vertices, strict=True)
     return {old.id for old, new in pairs if _dealt(old) != _dealt(new)}
+
+
+def _with_those_behind(graph: ExecutionGraph, changed: Set[VertexId]) -> Set[VertexId]:
+    """And with those that read from only some subtasks of one of them: how far these had been says
+    nothing of what their successors have got."""
+    pairs = [(e.source, e.target) for e in graph.job.edges if isinstance(e.partitioner, Rescale)]
+    found = set(changed)
+    while behind := {target for source, target in pairs if source in found} - found:
+        found |= behind
+    return found
 
 
 def _dealt(vertex: JobVertex) -> tuple[int, Deal]:

@@ -13,6 +13,11 @@ are where their keys are. Where the two operators are in one chain, it goes to t
 Each channel that there was is a *lane*: a stream of its own with its own event time, which begins
 with where the channel's had been. Lanes are read one after the other, the oldest first: what was on
 its way already at an earlier restore comes before what came behind it from a source.
+
+Where an edge leads from one subtask to only some, event time counts of all channels that it had,
+not only of those whose records come here: who sends may have got what was with others, splits of a
+source or records on their way, and a former channel here knows nothing of how far they had been.
+Over any other edge each subtask had heard all senders.
 """
 
 from __future__ import annotations
@@ -32,9 +37,12 @@ from ...core.ids import OperatorId
 from ...operators.time.valve import WatermarkValve
 from ..exchange.partitioners import Selector, make_selector
 from ..graph.edge_names import chained_names, target_of
-from ..graph.model import Broadcast, Custom, Forward, Global, KeyGroups, Partitioner
+from ..graph.model import Broadcast, Custom, Forward, Global, KeyGroups, Partitioner, Rescale
 from .deployment import TaskDeployment
 from .in_flight import captured, element_of
+
+RECORDS = ("columns", "objects")
+"""Kinds of items that are no event time."""
 
 Times = tuple[int, bool]
 """The watermark of a channel, and whether it is active."""
@@ -54,7 +62,7 @@ class Lane:
     @property
     def has_records(self) -> bool:
         return any(
-            item.kind in ("columns", "objects")
+            item.kind in RECORDS
             if isinstance(item, Item)
             else isinstance(item, (ColumnBatch, ObjectBatch))
             for item in self.items
@@ -180,6 +188,8 @@ class _Sharing:
         self._former = self._now if shape is None else shape.parallelism
         self._to_first = isinstance(partitioner, Global)
         """Whether all of it is the first subtask's."""
+        self._pointwise = isinstance(partitioner, (Forward, Rescale))
+        """Whether event time counts of all of it."""
         self._selector: Selector | None = None
         """Of what was on its way to all former subtasks."""
         if isinstance(partitioner, Forward) and partitioner.key is not None:
@@ -202,21 +212,27 @@ class _Sharing:
         return self._former == self._now and (own or not isinstance(partitioner, KeyGroups))
 
     def takes(self, target: int) -> bool:
-        """Whether something that was on its way to a former subtask may be this one's."""
+        """Whether something that was on its way to a former subtask may count for this one."""
         if self._to_first:
             return self._mine == 0
-        return self._selector is not None or target % self._now == self._mine
+        return self._selector is not None or self._pointwise or self._stands_for(target)
+
+    def _stands_for(self, target: int) -> bool:
+        return target % self._now == self._mine
 
     @property
     def targets(self) -> set[int]:
         """All such subtasks."""
         return {target for target in range(self._former) if self.takes(target)}
 
-    def share(self, items: Iterable[Item]) -> Iterator[Item | Element]:
-        """What of them is this subtask's. Whole channels stay closed until they are read."""
+    def share(self, target: int, items: Iterable[Item]) -> Iterator[Item | Element]:
+        """What counts for this subtask of what was on its way to that one. Whole channels stay
+        closed until they are read."""
+        whole = not self._pointwise or self._stands_for(target)
         for item in items:
             if self._selector is None:
-                yield item
+                if whole or item.kind not in RECORDS:
+                    yield item
                 continue
             element = element_of(item)
             if not isinstance(element, (ColumnBatch, ObjectBatch)):
@@ -243,14 +259,17 @@ def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
     for place, items in found:
         sharing = shares[place.edge]
         one = Lane(place.edge, sharing.node, sharing.port)
-        lanes.setdefault(place[:3], one).items.extend(sharing.share(items))
+        lanes.setdefault(place[:3], one).items.extend(sharing.share(place.target, items))
     broadcast = {d.edge_names[e.id] for e in d.input_edges if isinstance(e.partitioner, Broadcast)}
     for lane in lanes.values():
         if lane.edge in broadcast and lane.has_records:
             raise UnfitStateError(_why_unfit(d.label, d.restore, lane.edge))
-    known = {place.target for place, _ in found if not place.unsent}
+    known = {(place.edge, place.target) for place, _ in found if not place.unsent}
     needed = {
-        target for sharing in shares.values() if not sharing.node for target in sharing.targets
+        (name, target)
+        for name, sharing in shares.items()
+        if not sharing.node
+        for target in sharing.targets
     }
     return Replay(lanes.values(), holds=not needed <= known)
 

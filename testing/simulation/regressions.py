@@ -121,4 +121,18 @@ REGRESSIONS: Final[dict[str, str]] = {
         "interval=1 retained=2 crashes=3 after=2 window=60 failing=60 slow_work=5 cut_offs=2 "
         "away=5 refused=10"
     ),
+    "event time of former subtasks of which others have got the records": (
+        "seed=1016871 job=diamond variant=6 parallelism=3,2 batch=5 mode=timeout interval=1 "
+        "figures=0 choices=300"
+    ),
+    "the same at the same parallelism, where splits are dealt anew": (
+        "seed=324 job=pointwise variant=6 parallelism=2,1 batch=1 cramped=1 mode=timeout "
+        "interval=1 retained=2 full_every=2 storage=memory stop=3 crashes=3 coordinators=1 after=2 "
+        "window=60 slow_tasks=20 slow_work=5 figures=0 refused=30"
+    ),
+    "the same where tasks stand still behind an edge from one subtask to some": (
+        "seed=105 job=pointwise variant=4 parallelism=3 cramped=1 full_every=4 storage=memory "
+        "backend=rocksdb stop=3 crashes=3 coordinators=1 window=150 figures=0 sink=staged live=3 "
+        "deals=50 own=3 looks=2"
+    ),
 }

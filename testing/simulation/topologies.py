@@ -288,6 +288,18 @@ def expect_stages(data: Data) -> Expected:
     return [*_named("sums", sums), *_named("chains", chains)]
 
 
+def pointwise(read: Reading, data: Data) -> Streams:
+    """Behind edges over which a subtask hears of event time from only some of those before it."""
+    some = read.tuples(_slowly(data.first), "a").rescale().map(lambda r: (r[0], r[1], r[2]))
+    one = read.tuples(_slowly(data.second), "b").disable_chaining()
+    both = some.set_parallelism(2).union(one.map(lambda r: r).disable_chaining())
+    return {"out": both.key_by(_key).process(Spans())}
+
+
+def expect_pointwise(data: Data) -> Expected:
+    return _named("out", _sums([*data.records, *data.others]))
+
+
 def _slowly(lanes: list[list[Any]]) -> list[list[Any]]:
     """With a pause behind each third record."""
     return [
@@ -311,5 +323,6 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
     "broadcast": Topology(broadcast, expect_broadcast, "set"),
     "regions": Topology(regions, expect_regions, sources="ab", parts=True),
     "islands": Topology(islands, expect_islands, sources="ab", parts=True),
+    "pointwise": Topology(pointwise, expect_pointwise, sources="ab", stages=True),
     "stages": Topology(stages, expect_stages, None, "ab", parts=True, stages=True),
 }

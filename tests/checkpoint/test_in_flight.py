@@ -443,6 +443,38 @@ def test_event_time_is_held_where_some_channels_are_not_known() -> None:
         assert told == ([] if holds else [Watermark(9)])
 
 
+@pytest.mark.parametrize("now", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("partitioner", "others"),
+    [(Forward(), True), (Rescale(), True), (Rebalance(), False), (Shuffle(), False)],
+    ids=lambda one: type(one).__name__ if not isinstance(one, bool) else "",
+)
+def test_event_time_is_that_of_all_where_each_had_heard_of_only_some(
+    partitioner: Partitioner, others: bool, now: int
+) -> None:
+    """Subtask 1 was far behind the other two: of its records, or those on their way to it, any
+    subtask may have got some."""
+    storage, handles = MemoryStorage("job"), {}
+    for target, time in enumerate((90, 10, 80)):
+        task = TaskId(VertexId("window"), target)
+        waits: list[Any] = [StreamStatus(True), Watermark(time), ObjectBatch([target])]
+        parts = [waiting(Place(EDGE, target, target, False), waits)]
+        handles[task] = write_in_flight(storage, CheckpointId(3), task, parts, NO)
+    seen, told = [], []
+    for subtask in range(now):
+        replay = replay_of(deployed(partitioner, manifest_of(handles, 3), subtask, now), storage)
+        while (item := replay.poll()) is not None:
+            lane, element = item
+            match element:
+                case Watermark(timestamp):
+                    replay.valve.on_watermark(lane, timestamp)
+                case ObjectBatch():
+                    seen += element.values
+        told.append(replay.valve.watermark)
+    assert sorted(seen) == [0, 1, 2]
+    assert told == ([10] * now if others else {1: [10], 2: [80, 10], 3: [90, 10, 80]}[now])
+
+
 def test_a_valve_goes_on_where_another_one_was() -> None:
     valve = WatermarkValve(2, 50)
     assert valve.on_watermark(0, 40) == []

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from strom.core.job_status import JobStatus
 from strom.engine.coordinator import actions as act
 from strom.engine.coordinator.askers import Asker
 from strom.engine.coordinator.rescaled_part import part_of, staying_part_of
-from strom.engine.graph.model import ExecutionGraph
+from strom.engine.graph.model import ExecutionGraph, Rescale
 from strom.engine.messages import (
     CheckpointAborted,
     CheckpointAcknowledged,
@@ -58,6 +59,23 @@ def test_nobody_stays_where_all_change_that_are_concerned(parts: Graphs) -> None
     assert staying_part_of(now, at(now, sink=3, source=3)) is None
     assert staying_part_of(now, at(now, solo=3)) is None
     assert staying_part_of(now, now) is None
+
+
+def test_who_hears_of_event_time_from_some_of_those_that_change_does_not_stay(
+    parts: Graphs,
+) -> None:
+    """These may get what others had, which were behind."""
+
+    def pointwise(graph: ExecutionGraph) -> ExecutionGraph:
+        edges = tuple(replace(edge, partitioner=Rescale()) for edge in graph.job.edges)
+        return replace(graph, job=replace(graph.job, edges=edges))
+
+    now = at(parts())
+    assert staying_part_of(now, at(now, source=3)) is not None
+    assert staying_part_of(pointwise(now), pointwise(at(now, source=3))) is None
+    part = staying_part_of(pointwise(now), pointwise(at(now, sink=3)))
+    assert part is not None
+    assert part.stays == SOURCES
 
 
 def test_it_may_concern_all(parts: Graphs) -> None:
