@@ -259,7 +259,7 @@ def replay_of(d: TaskDeployment, storage: FilesFrom) -> Replay:
     for place, items in found:
         sharing = shares[place.edge]
         one = Lane(place.edge, sharing.node, sharing.port)
-        lanes.setdefault(place[:3], one).items.extend(sharing.share(place.target, items))
+        lanes.setdefault(place[:3], one).items.extend(items)
     broadcast = {d.edge_names[e.id] for e in d.input_edges if isinstance(e.partitioner, Broadcast)}
     for lane in lanes.values():
         if lane.edge in broadcast and lane.has_records:
@@ -284,11 +284,16 @@ def _why_unfit(label: str, manifest: Manifest, edge: str) -> str:
 
 def _found(
     manifest: Manifest, storage: FilesFrom, shares: Mapping[str, _Sharing]
-) -> Iterator[tuple[Place, list[Item]]]:
+) -> Iterator[tuple[Place, list[Item | Element]]]:
+    """What is this task's, file by file, so that no more than one is in memory with what others
+    get."""
+
     def wanted(place: Place) -> bool:
         return place.edge in shares and shares[place.edge].takes(place.target)
 
     for subtask in manifest.subtasks:
         handle = subtask.in_flight
         if handle is not None and not shares.keys().isdisjoint(handle.edges):
-            yield from read_in_flight(storage, manifest.checkpoint_id, handle, wanted)
+            read = read_in_flight(storage, manifest.checkpoint_id, handle, wanted)
+            for place, items in read:
+                yield place, list(shares[place.edge].share(place.target, items))
