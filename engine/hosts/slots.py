@@ -82,8 +82,9 @@ class Slots:
         what lay on a node that died: that is waited for, too, but they stay in any case. `down`:
         nodes (Ray's ids) that are dead, whether Ray knows it or not."""
         there = self._group is not None
-        if not there and self._reserve_group(cancelled):
-            self.trim()
+        if not there:
+            self.trim()  # of a coordinator before, for a rescale, say: it may be all the room left
+            self._reserve_group(cancelled)
         self.add_for(self._job, cancelled)
         if there:
             self._await_placed(cancelled, down)
@@ -120,10 +121,9 @@ class Slots:
         """Give back what was added and is not needed; takes seconds, and ends what runs there."""
         self._added.trim(self._keys.values())
 
-    def _reserve_group(self, cancelled: Future[None]) -> bool:
-        """Whether somebody has had it before."""
-        found = self._found()
-        group = found or placement_group(
+    def _reserve_group(self, cancelled: Future[None]) -> None:
+        """The one that a coordinator before has had, or a new one."""
+        group = self._found() or placement_group(
             self._bundles,
             strategy=self._strategy,
             name=self._name,
@@ -142,7 +142,6 @@ class Slots:
             give_back(group)
             raise
         self._group = group
-        return found is not None
 
     def _await_placed(self, cancelled: Future[None], down: Collection[str]) -> None:
         """The time that Ray takes to find out about `down` does not count."""

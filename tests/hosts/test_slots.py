@@ -52,6 +52,31 @@ def test_what_is_not_waited_for_to_the_end_is_given_back(
     assert given_back == [group]
 
 
+def test_what_a_coordinator_before_had_added_goes_before_anything_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All tasks died with it, and the slots for its rescale are all the room that is left: the
+    job's own are placed once these are given back, also where a group of its own is not there any
+    more, as it was waited for in vain before."""
+    added = {"a name+default+2", "a name+default+3"}
+    monkeypatch.setattr(added_slots, "_named", lambda prefix: sorted(added))
+    monkeypatch.setattr(added_slots, "_give_back_all", lambda names: added.difference_update(names))
+
+    def state(group: Any) -> dict[str, str]:
+        return {"state": "PENDING" if added else "CREATED"}
+
+    monkeypatch.setattr(placement, "placement_group_table", state)
+    monkeypatch.setattr(module, "give_back", lambda group: None)
+    monkeypatch.setattr(module, "placement_group", lambda bundles, **options: "new")
+    env = environment(config(parallelism=2, slot_request_timeout=timedelta(seconds=0.05)))
+    env.from_source(DataGenSource(lambda start, n: [start], 10, splits=6)).sink_to(DiscardSink())
+    for find in (str, no_group):
+        monkeypatch.setattr(module, "get_placement_group", find)
+        added.update({"a name+default+2", "a name+default+3"})
+        Slots(env.get_job_graph("one"), "a name").reserve(Future())
+        assert added == set()
+
+
 @pytest.mark.parametrize("kept", [None, KeptSlots("a name", "its keeper")])
 def test_what_another_coordinator_has_asked_for_is_given_back(
     kept: KeptSlots | None, monkeypatch: pytest.MonkeyPatch
