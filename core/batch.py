@@ -52,6 +52,11 @@ class ColumnBatch:
         extra = 0 if self.timestamps is None else 8 * len(self)
         return int(self.data.nbytes) + extra
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether `rows` has been asked for. Who was given them may have changed one."""
+        return self._rows is not None
+
     def rows(self) -> list[Any]:
         """The records as `Row`s with this batch's column names, or as tuples if declared so."""
         if self._rows is None:

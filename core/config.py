@@ -290,6 +290,8 @@ class JobConfig:
     local_combining: bool = True
     """Whether windows with built-in aggregates are aggregated before the exchange where that
     changes nothing but the cost."""
+    compile_functions: bool = True
+    """Whether functions of map and filter run on columns where that is proved to give the same."""
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)
@@ -349,6 +351,7 @@ class JobConfig:
         check_kind("savepoint_directory", self.savepoint_directory, str, type(None))
         check_kind("attached", self.attached, bool, type(None))
         check_kind("wait", self.wait, bool)
+        check_kind("compile_functions", self.compile_functions, bool)
         check_duration("auto_watermark_interval", self.auto_watermark_interval)
         check_duration("cancellation_timeout", self.cancellation_timeout)
         check_duration("metrics_interval", self.metrics_interval)

@@ -82,7 +82,7 @@ def _alike(
             raise _wrong_width(next(one for one in records if len(one) != width), names)
         return [list(map(itemgetter(index), records)) for index in range(width)]
     if issubclass(kind, Row) and set(map(len, records)) == {width}:
-        order = _order(kind, names, by_place)
+        order = order_of(kind, names, by_place)
         if order is not None and width:
             columns = list(map(list, zip(*records, strict=True)))
             return [columns[at] for at in order]
@@ -133,7 +133,7 @@ def _more_than(more: list[str], names: tuple[str, ...]) -> Read:
 
 
 def _by_fields(kind: type, names: tuple[str, ...], by_place: bool) -> Read:
-    width, order = len(names), _order(kind, names, by_place)
+    width, order = len(names), order_of(kind, names, by_place)
 
     def read(record: Any) -> Any:
         if order is None:
@@ -145,7 +145,7 @@ def _by_fields(kind: type, names: tuple[str, ...], by_place: bool) -> Read:
     return read
 
 
-def _order(kind: type, names: tuple[str, ...], by_place: bool) -> range | list[int] | None:
+def order_of(kind: type, names: tuple[str, ...], by_place: bool) -> range | list[int] | None:
     """Where the values of `names` are in a record of this class; None if it has other fields.
     TypeMismatchError if it is of a kind that the columns cannot tell."""
     if issubclass(kind, Row):

@@ -195,12 +195,17 @@ _RESERVED = frozenset({*_METHODS, *dir(object), "__getitem__", "__slots__", "_fi
 """Field names that are reached as `row["name"]` only; `count` and `index` are fields if present."""
 
 
+def has_attribute(name: str) -> bool:
+    """Whether a field of this name is reached as `row.name`."""
+    return name.isidentifier() and name not in _RESERVED
+
+
 @cache
 def row_class(fields: tuple[str, ...], kind: RowKind = RowKind.INSERT) -> type[Row]:
     """The `Row` subclass for these field names and this kind."""
     members: dict[str, Any] = {"__slots__": (), "_fields": fields, "_kind": kind}
     for index, name in enumerate(fields):
-        if name.isidentifier() and name not in _RESERVED:
+        if has_attribute(name):
             members[name] = _tuplegetter(index, f"Field {index}")
     return type("Row", (Row,), members)
 

@@ -37,6 +37,7 @@ DOTS = {
     "rows": "#c9711b",
     "kernel or rows": "#8d62c9",
     "kernel or batches": "#8d62c9",
+    "batches or rows": "#8d62c9",
 }
 """By what an operator runs as, which is written beside it, too."""
 

@@ -55,26 +55,16 @@ from ..api.specs.tables import (
 from ..api.specs.windows import WindowSpec
 from ..api.watermarks import CustomWatermarks, WatermarkStrategy
 from ..engine.graph.implementation import Implementation, Kind
+from .compiled import CALLED, compiled
 from .rolling import rolling
 from .windows import window
 
-_CALLED = "a Python function of each record"
-
 _ALONE: dict[type, Implementation] = {
-    MapSpec: Implementation(
-        "rows",
-        _CALLED,
-        "the function is Python: select() or with_columns() with expressions, or map_batches(), "
-        "run on columns",
-    ),
     FlatMapSpec: Implementation(
-        "rows", _CALLED, "the function is Python: map_batches() runs on columns"
-    ),
-    FilterSpec: Implementation(
-        "rows", _CALLED, "the predicate is Python: filter(expression) runs on columns"
+        "rows", CALLED, "the function is Python: map_batches() runs on columns"
     ),
     ProcessSpec: Implementation(
-        "rows", _CALLED, "the ProcessFunction is Python: map_batches() runs on columns"
+        "rows", CALLED, "the ProcessFunction is Python: map_batches() runs on columns"
     ),
     KeyedProcessSpec: Implementation(
         "rows",
@@ -128,9 +118,14 @@ _ALONE: dict[type, Implementation] = {
 _SILENT = ("its input has no watermarks and no end: it holds back nobody's event time",)
 
 
-def choose(spec: Any) -> Implementation | None:
-    """What the operator of this spec runs as; None for specs that are no operators of programs."""
-    made = _choose(spec)
+def choose(spec: Any, compiles: bool = True) -> Implementation | None:
+    """What the operator of this spec runs as; None for specs that are no operators of programs.
+    compiles: whether the job wants functions on columns."""
+    match spec:
+        case MapSpec() | FilterSpec():
+            made: Implementation | None = compiled(spec, compiles)
+        case _:
+            made = _choose(spec)
     if made is None or spec.on_error is None:
         return made
     return replace(made, remarks=(*made.remarks, _letters(spec.on_error)))

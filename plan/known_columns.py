@@ -10,11 +10,18 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ..api.specs.async_io import AsyncMapBatchesSpec
-from ..api.specs.records import ExpressionSpec, MapBatchesSpec, RollingSpec
+from ..api.specs.records import (
+    ExpressionSpec,
+    FilterSpec,
+    MapBatchesSpec,
+    MapSpec,
+    RollingSpec,
+)
 from ..core.errors import StromError
 from ..engine.graph.implementation import Implementation
 from ..engine.graph.model import StreamGraph, StreamNode
 from .combining_types import foretold as foretold_combining
+from .compiled import foretold as foretold_function
 from .local_combining import LocalCombineSpec
 from .remarks import remarked
 from .rolling import FIRST_BATCH, foretold
@@ -42,6 +49,10 @@ def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
     inputs = columns.inputs(node.id)
     if isinstance(node.spec, LocalCombineSpec):
         return _foretold_combining(node, node.spec, made, inputs[0])
+    if isinstance(node.spec, (MapSpec, FilterSpec)):
+        known = inputs[0]
+        told = None if known is None else foretold_function(made, node.spec, known)
+        return node if told is None else replace(node, implementation=told)
     if isinstance(node.spec, RollingSpec):
         known = inputs[0]
         told = None if known is None else foretold(node.spec, known)

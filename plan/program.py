@@ -13,5 +13,6 @@ from .local_combining import combine_locally
 def plan(graph: StreamGraph) -> StreamGraph:
     """The graph that runs: same results, same operator ids, and each operator with what it runs
     as. Asks nothing of sources."""
-    nodes = (replace(node, implementation=choose(node.spec)) for node in graph.nodes)
+    compiles = graph.config.compile_functions
+    nodes = (replace(node, implementation=choose(node.spec, compiles)) for node in graph.nodes)
     return combine_locally(keep_partitions(replace(graph, nodes=tuple(nodes))))

@@ -133,6 +133,7 @@ READ: Final[Mapping[str, Read]] = {
     "strom.wait": _of_job("wait"),
     "strom.batch-size": _of_job("batch_size"),
     "strom.local-combining": _of_job("local_combining"),
+    "strom.compile-functions": _of_job("compile_functions"),
     "strom.metrics-interval": _of_job("metrics_interval"),
     "strom.slot.cpus": _of_job("slot_cpus"),
     "strom.exchange.buffer-size": lambda s: MemorySize(s.base.exchange.buffer_bytes),

@@ -247,6 +247,13 @@ KNOWN: Final = (
         "whether windows aggregate ahead of the exchange",
     ),
     known(
+        "strom.compile-functions",
+        BOOLEAN,
+        True,
+        _setting("compile_functions"),
+        "whether functions of `map` and `filter` run on columns where that gives the same",
+    ),
+    known(
         "strom.metrics-interval",
         DURATION,
         millis(500),

@@ -10,8 +10,8 @@ All three levels share one shape:
 Operators (nodes of the stream level, "operators" of the job level) have "implementation", None
 where nothing was planned:
 
-    {"kind": "kernel" | "batches" | "rows" | "kernel or rows" | "kernel or batches", "name": str,
-     "why_not": str | None, "remarks": [str]}
+    {"kind": "kernel" | "batches" | "rows" | "kernel or rows" | "kernel or batches" |
+     "batches or rows", "name": str, "why_not": str | None, "remarks": [str]}
 """
 
 from __future__ import annotations

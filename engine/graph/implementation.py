@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["kernel", "batches", "rows", "kernel or rows", "kernel or batches"]
+Kind = Literal[
+    "kernel", "batches", "rows", "kernel or rows", "kernel or batches", "batches or rows"
+]
 """kernel: compiled loops over typed columns; batches: some calls for a whole batch; rows: Python
 for each record; one or the other: the first batch decides, or the state that a task is restored
 from."""

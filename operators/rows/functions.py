@@ -16,6 +16,7 @@ from ...core.errors import TypeMismatchError
 from ...core.failure_text import described, shown
 from ...state.copies import ALL_FIXED, FIXED, all_fixed
 from ..base import Operator, Steps
+from .by_columns import ByColumns
 from .collector import check_iterable
 from .emitted import keeper, list_keeper
 from .forgetful import keeps_nothing
@@ -30,6 +31,8 @@ class RowOperator(Operator):
     def __init__(self, function: Any, method: str, declared: Declared | None) -> None:
         self._function = UserFunction(function, method)
         self._declared = declared
+        self.by_columns: ByColumns | None = None
+        """Of operators that may run on columns."""
 
     def open(self) -> None:
         self._keep = keeper(self.ctx.config)
@@ -40,6 +43,12 @@ class RowOperator(Operator):
 
     def close(self) -> None:
         self._function.close(self.ctx.name)
+
+    def _open_columns(self, *, truths: bool = False) -> None:
+        """In `open`: have batches go by columns, if the job wants that. truths: the function is a
+        predicate."""
+        if self.ctx.config.compile_functions:
+            self.by_columns = ByColumns(self._function.call, self._declared, truths=truths)
 
     def _emit(self, batch: ObjectBatch) -> None:
         if len(batch):
@@ -53,7 +62,15 @@ class MapOperator(RowOperator):
         super().__init__(spec.function, "map", spec.schema)
         self._forgets = keeps_nothing(spec.function)
 
+    def open(self) -> None:
+        super().open()
+        self._open_columns()
+
     def process(self, batch: Batch, port: int = 0) -> None:
+        made = None if self.by_columns is None else self.by_columns.results(batch)
+        if made is not None:
+            self.out.emit(made)
+            return
         call, keep, fixed, of_fixed = self._function.call, self._keep, FIXED, ALL_FIXED
         if self._forgets and (isinstance(batch, ColumnBatch) or all_fixed(batch.values)):
             self._emit(ObjectBatch([call(row) for row in batch.rows()], batch.timestamps))
@@ -135,12 +152,18 @@ class FilterOperator(RowOperator):
     def __init__(self, spec: FilterSpec) -> None:
         super().__init__(spec.function, "filter", None)
 
+    def open(self) -> None:
+        super().open()
+        self._open_columns(truths=True)
+
     def process(self, batch: Batch, port: int = 0) -> None:
         call = self._function.call
         if isinstance(batch, ObjectBatch) and not all_fixed(batch.values):
             self._filter_kept(batch)
             return
-        mask = _truth([call(row) for row in batch.rows()])
+        mask = None if self.by_columns is None else self.by_columns.mask(batch)
+        if mask is None:
+            mask = _truth([call(row) for row in batch.rows()])
         if mask.all():
             self.out.emit(batch)
         elif isinstance(batch, ColumnBatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...api.specs.records import FilterSpec, FlatMapSpec, MapSpec
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
@@ -49,6 +50,17 @@ class LenientMapOperator(LenientFlatMapOperator):
 
     _method = "map"
 
+    def open(self) -> None:
+        super().open()
+        self._open_columns()
+
+    def process(self, batch: Batch, port: int = 0) -> Steps | None:  # type: ignore[override]
+        made = None if self.by_columns is None else self.by_columns.results(batch)
+        if made is None:
+            return super().process(batch, port)
+        self.out.emit(made)
+        return None
+
     def _results(self, row: Any) -> Any:
         return (self._function.call(row),)
 
@@ -64,8 +76,14 @@ class LenientFilterOperator(RowOperator):
         letters = open_letters(self)
         assert letters is not None
         self._letters = letters
+        self._open_columns(truths=True)
 
     def process(self, batch: Batch, port: int = 0) -> None:
+        known = None if self.by_columns is None else self.by_columns.mask(batch)
+        if known is not None:
+            assert isinstance(batch, ColumnBatch)
+            self._pass(batch, known)
+            return
         call, keep, times = self._function.call, self._keep, batch.timestamps
         columns = isinstance(batch, ColumnBatch)
         mask = np.zeros(len(batch), dtype=np.bool_)
@@ -81,8 +99,11 @@ class LenientFilterOperator(RowOperator):
                 stamp = None if times is None else int(times[at])
                 self._letters.add(row, error, stamp, "filter")
         if isinstance(batch, ColumnBatch):
-            kept: Batch = batch if mask.all() else batch.filter(mask)
-        else:
-            kept = ObjectBatch(values, None if times is None else times[mask])
+            self._pass(batch, mask)
+        elif values:
+            self.out.emit(ObjectBatch(values, None if times is None else times[mask]))
+
+    def _pass(self, batch: ColumnBatch, mask: npt.NDArray[np.bool_]) -> None:
+        kept = batch if mask.all() else batch.filter(mask)
         if len(kept):
             self.out.emit(kept)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...api.functions.checkpointed import checkpointed
+from ...api.functions.methods import method_of
 from ...api.functions.user_functions import Function
-from ...core.errors import TypeMismatchError
 from ...state.backend import NoKey
 from ..base import OperatorContext
 from ..closing import warn_of_close
@@ -21,7 +21,7 @@ class UserFunction:
 
     def __init__(self, function: Any, method: str) -> None:
         self.function = function
-        self.call: Callable[..., Any] = _resolve(function, method)
+        self.call: Callable[..., Any] = method_of(function, method)
         self._opened = False
         self._subtask = 0
         self._state = checkpointed(function)
@@ -29,7 +29,7 @@ class UserFunction:
 
     def other(self, method: str) -> Callable[..., Any]:
         """Another method of the function."""
-        return _resolve(self.function, method)
+        return method_of(self.function, method)
 
     def open(self, context: OperatorRuntimeContext) -> None:
         """Have the function initialise its state, and call its own `open`, if it has these."""
@@ -61,19 +61,6 @@ class UserFunction:
             _lifecycle(self.function, "close")
         except BaseException as error:
             warn_of_close(operator, self._subtask, "its function", error)
-
-
-def _resolve(function: Any, method: str) -> Callable[..., Any]:
-    if isinstance(function, type) and issubclass(function, Function):
-        raise TypeMismatchError(
-            f"{function.__name__} is a class: pass an instance, {function.__name__}(...)"
-        )
-    bound = getattr(function, method, None)
-    if callable(bound) and (isinstance(function, Function) or not callable(function)):
-        return bound  # type: ignore[no-any-return]
-    if callable(function):
-        return function  # type: ignore[no-any-return]
-    raise TypeMismatchError(f"{function!r} is not callable and has no method '{method}'")
 
 
 def _lifecycle(function: Any, name: str, *arguments: Any) -> None:

@@ -21,6 +21,7 @@ from ...operators.base import Operator
 from ...operators.combining.aggregates import LocalAggregatesOperator
 from ...operators.combining.extremes import LocalExtremesOperator
 from ...operators.rolling.choice import RollingOperator
+from ...operators.rows.functions import RowOperator
 from ...operators.time.watermarks import WatermarkOperator
 from ..probes import CollectProbe
 
@@ -48,6 +49,9 @@ def runs_as(operator: Operator) -> str | None:
         return None if combines is None else ("batches", "kernel")[combines]
     if isinstance(operator, WatermarkOperator):
         return None
+    if isinstance(operator, RowOperator) and operator.by_columns is not None:
+        reads = operator.by_columns.reads
+        return None if reads is None else ("rows", "batches")[reads]
     if isinstance(operator, AsyncOperator):
         return _BY_PACKAGE[_package(operator, 0)]
     return _BY_PACKAGE[_package(operator, 1)]

@@ -66,7 +66,7 @@ def test_what_a_graph_tells(env: Env) -> None:
         [
             "2 · parallelism 2",
             "twice",
-            "rows: a Python function of each record",
+            "batches or rows: a Python function",
             "says what it does",
         ],
         ["3 · parallelism 2", "Sum(v)", *cards(html)[2][2:-1], "keyed state: rocksdb"],
@@ -74,7 +74,7 @@ def test_what_a_graph_tells(env: Env) -> None:
     ]
     assert edges(html) == ["REBALANCE", "HASH(k)", "REBALANCE"]
     assert "job graph &#x27;strom job&#x27;: 4 vertices" in html
-    assert "not faster: the function is Python" in html, "who points at it is told why"
+    assert "the first batch decides" in html, "who points at it is told why"
     assert cards(env.get_job_graph()._repr_html_())[1][1] == "twice"
     operators = cards(env.get_stream_graph("other")._repr_html_())
     assert [lines[1] for lines in operators] == ["Source: Collection", "twice", "Sum(v)", "gone"]

@@ -68,14 +68,38 @@ FIRST_BATCH = (
     "the first batch decides: kernels if it has columns, and numbers in them; rows else (declare "
     "output_type for columns)"
 )
+BY_ROWS = "a batch with which columns would differ from Python goes by rows"
 NOT_COMBINED = "not combined ahead of the exchange: "
 TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "map": (
         lambda env: records(env).map(lambda row: row),
         [
             "rows: a Python function of each record",
-            "not faster: the function is Python: select() or with_columns() with expressions, or "
-            "map_batches(), run on columns",
+            "not faster: the function is not compiled to columns: it returns the record itself; "
+            "select() or with_columns() with expressions, or map_batches(), run on columns",
+        ],
+    ),
+    "map compiled": (
+        lambda env: records(env).map(lambda row: (row.k.upper(), row.n * 2 if row.x else None)),
+        [
+            "batches: compiled to columns: (k.upper(), n * 2) if x else (k.upper(), None)",
+            BY_ROWS,
+        ],
+    ),
+    "map that calls": (
+        lambda env: records(env).map(lambda row: print(row.k)),
+        [
+            "rows: a Python function of each record",
+            "not faster: the function is not compiled to columns: it calls print; select() or "
+            "with_columns() with expressions, or map_batches(), run on columns",
+        ],
+    ),
+    "map of objects": (
+        lambda env: objects(env).map(lambda row: row.n),
+        [
+            "batches or rows: a Python function",
+            "the first batch decides: on columns if it has columns, and the function gives the "
+            "same on them; rows else (declare output_type for columns)",
         ],
     ),
     "flat_map": (
@@ -87,10 +111,7 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     ),
     "filter": (
         lambda env: records(env).filter(lambda row: row.n > 0),
-        [
-            "rows: a Python function of each record",
-            "not faster: the predicate is Python: filter(expression) runs on columns",
-        ],
+        ["batches: compiled to columns: n > 0", BY_ROWS],
     ),
     "filter by expression": (
         lambda env: records(env).filter(pl.col("n") > 0),

@@ -1,0 +1,118 @@
+"""What the values of a column are to a function, and the columns that operations work on."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..column_values import python_values
+
+
+class Kind(Enum):
+    """`NONE`: the constant None. `OTHER`: values that are only handed on or compared with None."""
+
+    NONE = "None"
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    TEXT = "str"
+    OTHER = "other"
+
+
+class Beyond(Exception):
+    """What a batch asks for is not the same on columns: it goes by rows."""
+
+
+NORMAL = {
+    Kind.BOOL: pa.bool_(),
+    Kind.INT: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.TEXT: pa.string(),
+}
+"""The types that operations work on."""
+
+_INTS = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()}
+_TEXTS = {pa.string(), pa.large_string(), pa.string_view()}
+_KINDS = {
+    **dict.fromkeys(_INTS, Kind.INT),
+    **dict.fromkeys(_TEXTS, Kind.TEXT),
+    pa.float32(): Kind.FLOAT,
+    pa.float64(): Kind.FLOAT,
+    pa.bool_(): Kind.BOOL,
+    pa.null(): Kind.NONE,
+}
+
+
+def kind_of(type_: pa.DataType) -> Kind:
+    """What Python sees of a column of this type."""
+    if pa.types.is_dictionary(type_) and type_.value_type in _TEXTS:
+        return Kind.TEXT
+    return _KINDS.get(type_, Kind.OTHER)
+
+
+def normal(column: pa.Array) -> pa.Array:
+    """The same values in the type that operations work on."""
+    kind = NORMAL.get(kind_of(column.type))
+    return column if kind is None or column.type == kind else column.cast(kind)
+
+
+def given(*columns: Any) -> None:
+    """Beyond if one of them has a None."""
+    for column in columns:
+        if isinstance(column, pa.Array) and column.null_count:
+            raise Beyond
+
+
+def check_readable(column: pa.Array) -> None:
+    """Beyond if Python could not read a value of the column. Rows are made of all columns, so that
+    one that cannot be read fails the record, whether the function looks at it or not."""
+    if _always_readable(column.type):
+        return
+    if _is_plain_time(column.type):
+        first, last = _FIRST_DAYS, _LAST_DAYS
+        if pa.types.is_timestamp(column.type):
+            per_day = 86_400 * {"s": 1, "ms": 1_000, "us": 1_000_000}[column.type.unit]
+            first, last = first * per_day, last * per_day
+        found = pc.min_max(column.cast(pa.int32() if first == _FIRST_DAYS else pa.int64()))
+        low, high = found["min"].as_py(), found["max"].as_py()
+        if low is not None and not first <= low <= high < last:
+            raise Beyond
+        return
+    try:
+        python_values(column)
+    except Exception as error:
+        raise Beyond from error
+
+
+def comes_back(type_: pa.DataType) -> bool:
+    """Whether a column's values, read by Python and put into a column of the type, make the same
+    column again."""
+    plain = kind_of(type_) not in (Kind.OTHER, Kind.NONE) and not pa.types.is_dictionary(type_)
+    return plain or type_ in (pa.binary(), pa.large_binary()) or _is_plain_time(type_)
+
+
+_FIRST_DAYS, _LAST_DAYS = -719_161, 2_932_895
+"""From 0001-01-02 to before 9999-12-30, in days since the epoch."""
+
+
+def _is_plain_time(type_: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type_):
+        return type_.tz is None and type_.unit != "ns"
+    return pa.types.is_date32(type_)  # type: ignore[no-any-return]
+
+
+def _always_readable(type_: pa.DataType) -> bool:
+    if kind_of(type_) is not Kind.OTHER:
+        return True
+    if pa.types.is_integer(type_) or pa.types.is_decimal(type_):
+        return True
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        return True
+    if pa.types.is_struct(type_):
+        return all(_always_readable(type_.field(at).type) for at in range(type_.num_fields))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _always_readable(type_.value_type)
+    return False

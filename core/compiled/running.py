@@ -1,0 +1,103 @@
+"""Programs on the columns of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .kinds import Beyond, Kind, check_readable, normal
+from .program import Block, Branch, Column, Constant, GiveUp, Group, Return, Step, Value, kind
+
+Places = npt.NDArray[np.int64]
+
+
+@dataclass
+class Rows:
+    """Some records of a batch, and what is known of them. `before`: more of them, of which `kept`
+    says who is here; None: the whole batch. `places`: where they are in it; None: all of them."""
+
+    data: pa.RecordBatch
+    before: Rows | None = None
+    kept: pa.Array | None = None
+    places: Places | None = None
+    _normal: dict[Value, pa.Array] = field(default_factory=dict)
+    _raw: dict[Value, pa.Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows) if self.places is None else len(self.places)
+
+    def set(self, step: Step, column: pa.Array) -> None:
+        self._raw[step] = column
+
+    def raw(self, value: Column | Step) -> pa.Array:
+        """The value of each of the records, in the type that it has."""
+        found = self._raw.get(value)
+        if found is None:
+            if self.before is not None:
+                found = self.before.raw(value).filter(self.kept)
+            else:
+                assert isinstance(value, Column)
+                found = self.data.column(value.place)
+            self._raw[value] = found
+        return found
+
+    def of(self, value: Value) -> Any:
+        """The value of each of the records as operations take it."""
+        if isinstance(value, Constant):
+            return _scalar(value)
+        found = self._normal.get(value)
+        if found is None:
+            found = self._normal[value] = normal(self.raw(value))
+        return found
+
+    def some(self, test: pa.Array) -> Rows:
+        """Those for which the test is true."""
+        mask = test.to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(mask) if self.places is None else self.places[mask]
+        return Rows(self.data, self, test, places)
+
+
+def _scalar(constant: Constant) -> pa.Scalar:
+    return pa.scalar(constant.value, None if kind(constant) is Kind.OTHER else constant.type)
+
+
+Leaf = tuple[Rows, Group]
+"""Records, at least one, and what is returned for them."""
+
+
+def run(block: Block, data: pa.RecordBatch) -> list[Leaf]:
+    """What the program returns, in parts that have all records once. Beyond, or an error of
+    Arrow's, if columns cannot tell."""
+    for column in data.columns:
+        check_readable(column)
+    found: list[Leaf] = []
+    _run(block, Rows(data), found)
+    return found
+
+
+def _run(block: Block, rows: Rows, found: list[Leaf]) -> None:
+    for step in block.steps:
+        rows.set(step, step.operation.run(*[rows.of(one) for one in step.operands]))
+    match block.end:
+        case Return(value=value):
+            found.append((rows, value))
+        case GiveUp():
+            raise Beyond
+        case Branch(test=test, then=then, other=other):
+            _branch(rows, rows.of(test), then, other, found)
+
+
+def _branch(rows: Rows, test: pa.Array, then: Block, other: Block, found: list[Leaf]) -> None:
+    true = test.true_count
+    if true == len(rows):
+        _run(then, rows, found)
+    elif not true:
+        _run(other, rows, found)
+    else:
+        _run(then, rows.some(test), found)
+        _run(other, rows.some(pc.invert(test)), found)

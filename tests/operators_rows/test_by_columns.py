@@ -1,0 +1,275 @@
+"""Map and filter give the same with functions on columns and without, to the last bit and error."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from amounts import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from letters_kit import DEAD
+from strom import FilterFunction, JobConfig, MapFunction, Row, Types, dead_letters
+from strom.api.specs.records import FilterSpec, MapSpec
+from strom.api.types.declared import declared_records
+from strom.core.batch import Batch, ColumnBatch
+from strom.core.value_types import tuple_records
+from strom.operators.rows.by_columns import LEAST
+from strom.testing.fuzz.drawn_functions import draw_columns, draw_function
+from strom.testing.operator_harness import OperatorHarness
+
+ON, OFF = JobConfig(), JobConfig(compile_functions=False)
+
+_TYPES = (Types.LONG(), Types.INT(), Types.DOUBLE(), Types.FLOAT(), Types.STRING(), Types.BOOLEAN())
+
+
+def records(count: int = LEAST, start: int = 0) -> ColumnBatch:
+    numbers = np.arange(start, start + count)
+    data = pa.record_batch(
+        {"n": numbers, "x": numbers / 4, "s": [f"k{one % 5}" for one in numbers]}
+    )
+    return ColumnBatch(data, numbers)
+
+
+def opened(spec: Any, config: JobConfig = ON) -> Any:
+    return OperatorHarness(spec, config=config)
+
+
+def runs_on_columns(harness: Any) -> bool | None:
+    by_columns = harness.operator.by_columns
+    return None if by_columns is None else by_columns.reads
+
+
+def told(batch: Batch) -> tuple[Any, ...]:
+    """All there is to it."""
+    schema = batch.data.schema if isinstance(batch, ColumnBatch) else None
+    metadata = None if schema is None else schema.metadata
+    times = None if batch.timestamps is None else batch.timestamps.tolist()
+    data = repr(batch.data.to_pydict()) if isinstance(batch, ColumnBatch) else repr(batch.rows())
+    return schema, metadata, data, list(map(type, batch.rows())), times
+
+
+def outcome(spec: Any, batch: ColumnBatch, config: JobConfig) -> Any:
+    """What comes out, or how it fails."""
+    harness = opened(spec, config)
+    try:
+        harness.push(ColumnBatch(batch.data, batch.timestamps))
+    except Exception as error:
+        return type(error), str(error)
+    letters = [(one.error, one.message, one.record) for one in harness.side_outputs(DEAD)]
+    found = [told(one) for one in harness.batches()]
+    if spec.on_error is not None:  # batches may be cut otherwise
+        found = [repr(harness.stamped_outputs()), {one[0] for one in found}]
+    return found, repr(letters)
+
+
+def drawn_type(rng: Random, result: Any) -> Any:
+    """Something that results may be declared as."""
+    if rng.random() < 0.3:
+        return None
+    if not isinstance(result, (tuple, dict)):
+        types = [rng.choice(_TYPES)]
+        return types[0] if rng.random() < 0.7 else Types.ROW_NAMED(["f0"], types)
+    types = [
+        _type_for(rng, value) for value in (result.values() if isinstance(result, dict) else result)
+    ]
+    if isinstance(result, dict):
+        return Types.ROW_NAMED(list(result), types)
+    if rng.random() < 0.5:
+        return Types.TUPLE(types)
+    names = [f"f{at}" for at in range(len(types))]
+    if rng.random() < 0.2:
+        names.reverse()
+    return Types.ROW_NAMED(names, types)
+
+
+def _type_for(rng: Random, value: Any) -> Any:
+    of = {int: 0, float: 2, str: 4, bool: 5}.get(type(value))
+    return rng.choice(_TYPES) if of is None or rng.random() < 0.3 else _TYPES[of]
+
+
+def check(seed: int) -> bool:
+    """Whether the function runs on columns."""
+    rng = Random(seed)
+    predicate, tuples = rng.random() < 0.3, rng.random() < 0.3
+    function = draw_function(rng, predicate=predicate, tuples=tuples).function
+    data = draw_columns(rng, LEAST + rng.randint(0, 20))
+    if tuples:
+        data = data.cast(tuple_records(data.schema))
+    batch = ColumnBatch(data, np.arange(data.num_rows) if rng.random() < 0.5 else None)
+    letters = dead_letters(limit=None) if rng.random() < 0.3 else None
+    if predicate:
+        spec: Any = FilterSpec(function, on_error=letters)
+    else:
+        try:
+            first = function(ColumnBatch(data).rows()[0])
+        except Exception:
+            first = 1
+        spec = MapSpec(function, declared_records(drawn_type(rng, first)), on_error=letters)
+    assert outcome(spec, batch, ON) == outcome(spec, batch, OFF)
+    harness = opened(spec)
+    try:
+        harness.push(ColumnBatch(batch.data, batch.timestamps))
+    except Exception:
+        return False
+    return bool(runs_on_columns(harness))
+
+
+@settings(max_examples=examples(1_500), deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_functions_give_the_same(seed: int) -> None:
+    check(seed)
+
+
+def test_most_of_what_is_drawn_runs_on_columns() -> None:
+    assert sum(check(seed) for seed in range(100)) > 30
+
+
+LIMIT = 10
+
+
+def test_what_the_function_reads_elsewhere_is_looked_at_before_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = 1
+
+    class Adds(MapFunction):
+        by = 100
+
+        def map(self, value: Any) -> Any:
+            return value.n + LIMIT + step + self.by
+
+    function = Adds()
+    harness = opened(MapSpec(function))
+
+    def first() -> int:
+        harness.push(records())
+        return int(harness.take_outputs()[0])
+
+    assert first() == 111
+    monkeypatch.setitem(globals(), "LIMIT", 20)
+    assert first() == 121
+    step = 2
+    assert first() == 122
+    function.by = 200  # type: ignore[misc]
+    assert first() == 222
+    monkeypatch.setattr(Adds, "map", lambda self, value: value.n)
+    assert first() == 222, "the operator holds the method that it was opened with"
+    assert runs_on_columns(harness)
+    monkeypatch.setitem(globals(), "LIMIT", [])
+    with pytest.raises(TypeError, match="list"):
+        first()
+    assert not runs_on_columns(harness)
+
+
+def test_a_function_of_other_code_is_another_function() -> None:
+    def function(row: Any) -> Any:
+        return row.n
+
+    harness = opened(MapSpec(function))
+    harness.push(records())
+    function.__code__ = (lambda row: row.s).__code__
+    harness.push(records())
+    outputs = harness.outputs()
+    assert (outputs[0], outputs[LEAST]) == (0, "k0")
+
+
+def test_attributes_may_come_with_open() -> None:
+    class Above(FilterFunction):
+        def open(self, runtime_context: Any) -> None:
+            self.limit = 60
+
+        def filter(self, value: Any) -> bool:
+            return value.n >= self.limit  # type: ignore[no-any-return]
+
+    harness = opened(FilterSpec(Above()))
+    harness.push(records())
+    assert [row.n for row in harness.outputs()] == [60, 61, 62, 63]
+    assert runs_on_columns(harness)
+
+
+def test_what_has_effects_is_called_for_each_record() -> None:
+    seen: list[int] = []
+
+    class Counts(MapFunction):
+        calls = 0
+
+        def map(self, value: Any) -> Any:
+            self.calls += 1
+            return value.n
+
+    class Described(MapFunction):
+        calls = 0
+
+        @property
+        def step(self) -> int:
+            Described.calls += 1
+            return 1
+
+        def map(self, value: Any) -> Any:
+            return value.n + self.step
+
+    counts, described = Counts(), Described()
+    for function in (lambda row: seen.append(row.n), counts, described):
+        harness = opened(MapSpec(function))
+        harness.push(records())
+        assert runs_on_columns(harness) is False
+    assert (len(seen), counts.calls, Described.calls) == (LEAST, LEAST, LEAST)
+
+
+def test_small_batches_and_rows_that_somebody_has_had_go_by_rows() -> None:
+    harness = opened(MapSpec(lambda row: row.n))
+    harness.push(records(LEAST - 1))
+    assert runs_on_columns(harness) is None
+    batch = records()
+    batch.rows()[0]["n"] = -5
+    harness.push(batch)
+    assert runs_on_columns(harness) is None
+    assert harness.outputs()[LEAST - 1] == -5
+
+
+def test_batches_that_columns_cannot_do_go_by_rows() -> None:
+    """Each by itself; behind several in a row most are not tried."""
+    harness = opened(MapSpec(lambda row: row.n * 2**40))
+    wanted = []
+    for at in range(40):
+        batch = records(start=2**40 if at % 3 else 0)
+        harness.push(batch)
+        wanted += [row.n * 2**40 for row in batch.rows()]
+    assert harness.outputs() == wanted
+    assert runs_on_columns(harness)
+
+
+def test_a_record_that_raises_is_a_letter_and_the_others_go_on() -> None:
+    spec = MapSpec(lambda row: 10 // (row.n - 5), on_error=dead_letters(limit=3))
+    harness = opened(spec)
+    harness.push(records())
+    assert len(harness.outputs()) == LEAST - 1
+    assert [letter.error for letter in harness.side_outputs(DEAD)] == ["ZeroDivisionError"]
+
+
+def test_a_predicate_may_give_anything() -> None:
+    harness = opened(FilterSpec(lambda row: row.n % 2 and row.s))
+    harness.push(records())
+    assert [row.n for row in harness.outputs()] == list(range(1, LEAST, 2))
+    assert runs_on_columns(harness)
+
+
+def test_rows_of_names_are_columns_by_name() -> None:
+    declared = declared_records(Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.LONG()]))
+    harness = opened(MapSpec(lambda row: Row(a=row.n, b=row.s), declared))
+    harness.push(records())
+    (batch,) = harness.batches()
+    assert batch.data.column_names == ["b", "a"]
+    assert batch.data.column(1).to_pylist() == list(range(LEAST))
+    assert runs_on_columns(harness)
+
+
+def test_it_can_be_switched_off() -> None:
+    harness = opened(MapSpec(lambda row: row.n), OFF)
+    harness.push(records())
+    assert harness.outputs() == list(range(LEAST))
+    assert runs_on_columns(harness) is None
