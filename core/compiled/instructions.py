@@ -140,6 +140,13 @@ def _unary(symbol: str) -> Handler:
     return handle
 
 
+def _intrinsic(course: Course, one: Instruction) -> None:
+    """3.12 has `+value` among these."""
+    if one.argrepr != "INTRINSIC_UNARY_POSITIVE":
+        raise Refused("does what columns do not (call intrinsic)")
+    _unary("+")(course, one)
+
+
 def _binary_subscr(course: Course, one: Instruction) -> None:
     at, owner = course.frame.pop(), course.frame.pop()
     if isinstance(at, Cut):
@@ -374,6 +381,7 @@ HANDLERS: dict[str, Handler] = {
     "UNARY_NOT": _unary_not,
     "UNARY_NEGATIVE": _unary("-"),
     "UNARY_POSITIVE": _unary("+"),
+    "CALL_INTRINSIC_1": _intrinsic,
     "UNARY_INVERT": _unary("~"),
     "BINARY_SUBSCR": _binary_subscr,
     "BUILD_SLICE": _build_slice,

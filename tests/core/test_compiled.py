@@ -45,14 +45,29 @@ def by_columns(function: Any, data: pa.RecordBatch, truths: bool = False) -> lis
         return None
 
 
+def laid_otherwise(data: pa.RecordBatch, rng: Random) -> pa.RecordBatch:
+    """Some of the records, in memory as they may come."""
+    data = data.slice(rng.randint(0, data.num_rows - 1) if rng.random() < 0.5 else 0)
+    match rng.randint(0, 3):
+        case 0:  # the first text begins behind the first byte
+            texts = data.column("s").cast(pa.large_string()).cast(pa.string())
+            return data.set_column(data.schema.names.index("s"), "s", texts)
+        case 1:
+            words = data.column("s").dictionary_encode()
+            return data.set_column(data.schema.names.index("s"), "s", words)
+        case 2:
+            views = data.column("t").cast(pa.string_view())
+            return data.set_column(data.schema.names.index("t"), "t", views)
+    return data
+
+
 def check(seed: int) -> str:
     """How it went."""
     rng = Random(seed)
     predicate, tuples = rng.random() < 0.3, rng.random() < 0.3
     drawn = draw_function(rng, predicate=predicate, tuples=tuples)
     data = draw_columns(rng, rng.choice([1, 5, 70]))
-    if rng.random() < 0.3:
-        data = data.slice(rng.randint(0, data.num_rows - 1))
+    data = laid_otherwise(data, rng)
     if tuples:
         data = data.cast(tuple_records(data.schema))
     try:
