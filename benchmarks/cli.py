@@ -78,6 +78,9 @@ def parser(prog: str = HELP) -> argparse.ArgumentParser:
     _manifest(names.add_parser("manifest", help="of a checkpoint of many subtasks and states"))
     _coordinator(names.add_parser("coordinator", help="the coordinator's CPU, by number of tasks"))
     _async(names.add_parser("async", help="asynchronous requests of 10 ms, thousands at once"))
+    _functions(
+        names.add_parser("functions", help="functions of a record, by rows and compiled to columns")
+    )
     _ttl(names.add_parser("ttl", help="what a time to live costs; memory while keys come for ever"))
     _observe(names.add_parser("observe", help="what metrics, a dashboard and latency markers cost"))
     _autoscale(names.add_parser("autoscale", help="the autoscaler on simulated loads"))
@@ -349,6 +352,15 @@ def _regions(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", type=positive, default=10.0, help="seconds before the kills")
     command.add_argument("--seconds", type=positive, default=20.0, help="of kills, one each")
     command.add_argument("--exchange", action="store_true", help="two tasks in each pipeline")
+    command.add_argument("--json", action="store_true", help="JSON lines instead of text")
+    _told(command)
+
+
+def _functions(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=commands.functions)
+    command.add_argument("--events", type=count, default=500_000)
+    command.add_argument("--rounds", type=count, default=5, help="runs each way, in turns")
+    command.add_argument("--cases", default="all", help="all, or names with commas")
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
     _told(command)
 

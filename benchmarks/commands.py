@@ -336,6 +336,17 @@ def ttl(options: Namespace) -> Iterator[Line]:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
 
+def functions(options: Namespace) -> Iterator[Line]:
+    """A line per case."""
+    from .functions import CASES, measure
+
+    names = list(CASES) if options.cases == "all" else options.cases.split(",")
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        raise SystemExit(f"no case {unknown}: there are all, {', '.join(CASES)}")
+    yield from measure(names, options.events, options.rounds)
+
+
 def pyflink(options: Namespace) -> Iterator[Line]:
     """A line per program. Ends the program if there is no PyFlink, or if a program failed."""
     from .ported import MODES, PROGRAMS, NoPyFlink, measure

@@ -291,7 +291,7 @@ class JobConfig:
     """Whether windows with built-in aggregates are aggregated before the exchange where that
     changes nothing but the cost."""
     compile_functions: bool = True
-    """Whether functions of map and filter run on columns where that is proved to give the same."""
+    """Whether functions of map, filter and key_by run on columns where that gives the same."""
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)
     cancellation_timeout: timedelta = timedelta(seconds=10)
     metrics_interval: timedelta = timedelta(milliseconds=500)

@@ -120,6 +120,10 @@ class FunctionKey:
         function = self.function
         return _usable([function(row) for row in batch.rows()], self, held=True)
 
+    def usable(self, made: list[Any], *, held: bool) -> list[Any]:
+        """What somebody has made as the function would, as `keys` or `held_keys` give it."""
+        return _usable(made, self, held)
+
     def key_columns(self, batch: Batch) -> None:
         return None
 

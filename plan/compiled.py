@@ -18,8 +18,10 @@ from ..core.compiled.operations import Refused
 from ..core.compiled.program import text_of
 from ..core.compiled.reading import check, read
 from ..core.failure_text import cut
+from ..core.keys import FunctionKey
 from ..core.value_types import has_tuple_records
 from ..engine.graph.implementation import Implementation
+from .windows import called_for_each
 
 CALLED = "a Python function of each record"
 FIRST_BATCH = (
@@ -63,6 +65,22 @@ def foretold(
         return replace(made, kind="rows", name=CALLED, why_not=why_not, remarks=remarks)
     told = f"compiled to columns: {cut(text_of(reading.block), _SHOWN)}"
     return replace(made, kind="batches", name=told, remarks=(*remarks, BY_ROWS))
+
+
+def foretold_key(made: Implementation, key: FunctionKey, columns: pa.Schema) -> Implementation:
+    """The same of windows on kernels, whose keys a function makes of these columns."""
+    called = called_for_each("the key")
+    if called not in made.remarks:
+        return made
+    try:
+        reading = read(key.function, columns, has_tuple_records(columns))
+    except Refused:
+        return made
+    told = (
+        f"the key is a Python function, compiled to columns: {cut(text_of(reading.block), _SHOWN)}"
+    )
+    remarks = (told if one == called else one for one in made.remarks)
+    return replace(made, remarks=tuple(remarks))
 
 
 def _function(spec: MapSpec | FilterSpec) -> Callable[..., Any]:

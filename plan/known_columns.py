@@ -17,11 +17,14 @@ from ..api.specs.records import (
     MapSpec,
     RollingSpec,
 )
+from ..api.specs.windows import WindowSpec
 from ..core.errors import StromError
+from ..core.keys import FunctionKey
 from ..engine.graph.implementation import Implementation
 from ..engine.graph.model import StreamGraph, StreamNode
 from .combining_types import foretold as foretold_combining
 from .compiled import foretold as foretold_function
+from .compiled import foretold_key
 from .local_combining import LocalCombineSpec
 from .remarks import remarked
 from .rolling import FIRST_BATCH, foretold
@@ -38,11 +41,12 @@ def foretell(graph: StreamGraph) -> StreamGraph:
     """The plan, with what the first batch will decide decided where the columns are known, and
     remarks where Python objects may come to operators that work on columns."""
     columns = _Columns(graph)
-    nodes = (_foretold(node, columns) for node in graph.nodes)
+    compiles = graph.config.compile_functions
+    nodes = (_foretold(node, columns, compiles) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes))
 
 
-def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
+def _foretold(node: StreamNode, columns: _Columns, compiles: bool) -> StreamNode:
     made = node.implementation
     if made is None or made.kind == "rows" or node.is_source or node.is_sink:
         return node
@@ -60,6 +64,11 @@ def _foretold(node: StreamNode, columns: _Columns) -> StreamNode:
             return node
         remarks = [one for one in made.remarks if one != FIRST_BATCH]
         return remarked(replace(node, implementation=told), *remarks)
+    if isinstance(node.spec, WindowSpec) and isinstance(node.spec.key, FunctionKey):
+        known = inputs[0]
+        if known is not None and compiles:
+            made = foretold_key(made, node.spec.key, known)
+        node = replace(node, implementation=made)
     on_columns = made.kind == "kernel" or isinstance(node.spec, ON_COLUMNS)
     if None in inputs and on_columns:
         return remarked(node, OBJECTS)

@@ -72,10 +72,12 @@ def _remarks(spec: WindowSpec) -> tuple[str, ...]:
         extractor = assigner.extractor
         if not (isinstance(extractor, str) or is_expression(extractor)):
             called.append("the session gap")
-    return tuple(
-        f"{what} is a Python function, called record by record: name a column or an expression"
-        for what in called
-    )
+    return tuple(called_for_each(what) for what in called)
+
+
+def called_for_each(what: str) -> str:
+    """The remark that there is Python for each record."""
+    return f"{what} is a Python function, called record by record: name a column or an expression"
 
 
 def slicing_of(assigner: WindowAssigner) -> Slicing | None:

@@ -251,7 +251,7 @@ KNOWN: Final = (
         BOOLEAN,
         True,
         _setting("compile_functions"),
-        "whether functions of `map` and `filter` run on columns where that gives the same",
+        "whether functions of `map`, `filter`, `key_by` run on columns where that is the same",
     ),
     known(
         "strom.metrics-interval",

@@ -21,6 +21,9 @@ from .program import Block, Column, returns
 
 VERSIONS = ((3, 11), (3, 12))
 
+NOT_UNDERSTOOD = "is not understood"
+"""Of what these modules do not expect."""
+
 
 def check(function: Any) -> None:
     """Refused for what is not read, whatever its records are."""
@@ -43,6 +46,15 @@ class Reading:
 def read(function: Any, schema: pa.Schema, is_tuple: bool, *, truths: bool = False) -> Reading:
     """What the function does with records of these columns, each a tuple or a Row. truths: only
     whether its results are true counts. Refused, with a reason, unless all of it is understood."""
+    try:
+        return _read(function, schema, is_tuple, truths)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"{NOT_UNDERSTOOD} ({type(error).__name__}: {error})") from error
+
+
+def _read(function: Any, schema: pa.Schema, is_tuple: bool, truths: bool) -> Reading:
     check(function)
     if len(set(schema.names)) < len(schema.names):
         raise Refused("gets records with two fields of one name")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from ..graph.model import (
 from .compaction import take_column
 from .key_load import KeyLoad
 
+if TYPE_CHECKING:
+    from ...core.compiled.keys import KeysByColumns
+
 Split = list[tuple[int, Batch]]
 """Channel positions and their share of a batch; no position twice, no empty batch."""
 
@@ -52,12 +55,14 @@ def make_selector(
     seed: int = 0,
     load: KeyLoad | None = None,
     deal: Deal = EVEN,
+    compiles: bool = False,
 ) -> Selector:
     """How the sending `subtask` distributes records over its `channels` channels of one edge.
 
     For KeyGroups and Custom `channels` is the parallelism of the receivers, `max_parallelism` and
     `deal` are theirs; for Rescale it is this subtask's share of them. `load` is told of keys, where
-    there are several channels to choose from by key group.
+    there are several channels to choose from by key group. compiles: whether functions of keys may
+    run on columns.
     """
     if channels < 1:
         raise ConfigurationError(f"an edge needs at least one channel, has {channels}")
@@ -73,9 +78,18 @@ def make_selector(
         case Broadcast():
             return _Broadcast(channels)
         case KeyGroups(key):
-            return _ByKey(key, channels, max_parallelism, load, deal=deal)
+            function = _on_columns(key) if compiles else None
+            return _ByKey(key, channels, max_parallelism, load, deal=deal, function=function)
         case Custom(partition, key):
             return _Custom(partition, key, channels)
+
+
+def _on_columns(key: KeySelector) -> KeysByColumns | None:
+    if not isinstance(key, FunctionKey):
+        return None
+    from ...core.compiled.keys import KeysByColumns
+
+    return KeysByColumns(key.function)
 
 
 class _Single:
@@ -132,8 +146,11 @@ class _ByKey:
         max_parallelism: int,
         load: KeyLoad | None = None,
         deal: Deal = EVEN,
+        function: KeysByColumns | None = None,
     ) -> None:
         self._load = load
+        self._function = function
+        """Of a key that is one, if it may run on columns."""
         self._key = key
         self._channels = channels
         self._max_parallelism = max_parallelism
@@ -144,18 +161,28 @@ class _ByKey:
     def split(self, batch: Batch) -> Split:
         if not len(batch):
             return []
-        columns = self._key.key_columns(batch) if isinstance(batch, ColumnBatch) else None
+        keys = self._keys(batch)
         load = self._load if self._load is not None and self._load.is_due() else None
-        if columns is not None:
+        if isinstance(keys, pa.RecordBatch):
             if load is not None:
-                load.saw_columns(columns)
-            order, offsets = route(columns, self._channels, self._max_parallelism, self._deal)
+                load.saw_columns(keys)
+            order, offsets = route(keys, self._channels, self._max_parallelism, self._deal)
         else:
-            keys = self._key.keys(batch)
             if load is not None:
                 load.saw_keys(keys)
             order, offsets = route_keys(keys, self._channels, self._max_parallelism, self._deal)
         return by_order(batch, order, offsets)
+
+    def _keys(self, batch: Batch) -> pa.RecordBatch | list[Any]:
+        """As columns, if they can be."""
+        columns = self._key.key_columns(batch) if isinstance(batch, ColumnBatch) else None
+        if columns is not None:
+            return columns
+        made = None if self._function is None else self._function.hashed(batch)
+        if isinstance(made, list):
+            assert isinstance(self._key, FunctionKey)
+            return self._key.usable(made, held=False)
+        return self._key.keys(batch) if made is None else made
 
 
 class _Custom:

@@ -71,6 +71,7 @@ class EdgeWriter:
             max_parallelism=key_groups,
             deal=d.deals.get(self.edge.id, EVEN),
             load=self.key_load,
+            compiles=d.config.compile_functions,
         )
 
     def rewire(self, channels: Sequence[OutputChannel], d: TaskDeployment) -> None:

@@ -60,7 +60,7 @@ class WindowOperator(Operator):
         preload(*COLUMN_STATE)
         self._progress = WindowProgress(self.ctx.keyed_state)
         self._firing = FiringProgress(self.ctx.keyed_state, self._progress)
-        self._of_keys = make_keys(self._spec, self.ctx.name, self.ctx.keyed_state)
+        self._of_keys = make_keys(self._spec, self.ctx)
         output = WindowOutput(self._spec, self.ctx, self.out, self._of_keys.shown)
         self.windower.open(Site(self._spec, self.ctx, self._progress, self._firing, output))
         layout = self._progress.layout

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from ...api.specs.windows import BuiltinWindow, WindowSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
+from ...core.compiled.keys import KeysByColumns
 from ...core.errors import TypeMismatchError
 from ...core.keys import FunctionKey, KeySelector
 from ...state.backend import KeyedStateBackend
 from ...state.key_types import StoredKeyType
+from ..base import OperatorContext
 from ..columns import fit_keys
 from ..window_fields import fields_needed, needed_columns
 
@@ -97,8 +99,17 @@ class ObjectColumns(WindowKeys):
 
     Of records that are objects, only the fields that the aggregates name have to fit columns."""
 
-    def __init__(self, spec: WindowSpec, name: str, state: KeyedStateBackend) -> None:
-        self._key = spec.key
+    def __init__(
+        self,
+        spec: WindowSpec,
+        key: FunctionKey,
+        name: str,
+        state: KeyedStateBackend,
+        function: KeysByColumns | None,
+    ) -> None:
+        self._key = key
+        self._function = function
+        """The key's, if it may run on columns."""
         self._state = state
         self._codes = state.object_keys(f"window operator '{name}'")
         self._schema = pa.schema([pa.field(KEY, self._codes.kind)])
@@ -113,11 +124,15 @@ class ObjectColumns(WindowKeys):
         return needed_columns(batch, self._names)
 
     def of(self, batch: Batch, columns: ColumnBatch) -> pa.RecordBatch:
-        held = self._key.held_keys(batch)
+        held = self._held(batch)
         if self._stored is not None:
             self._stored.check(held)
         codes = self._codes.column(held)
         return pa.RecordBatch.from_arrays([codes], schema=self._schema)
+
+    def _held(self, batch: Batch) -> list[Any]:
+        made = None if self._function is None else self._function.keys(batch)
+        return self._key.held_keys(batch) if made is None else self._key.usable(made, held=True)
 
     def fitted(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         return keys
@@ -145,10 +160,11 @@ class ObjectColumns(WindowKeys):
         self._state.forget_object_keys()
 
 
-def make_keys(spec: WindowSpec, name: str, state: KeyedStateBackend) -> WindowKeys:
-    """Of the operator `name`."""
+def make_keys(spec: WindowSpec, ctx: OperatorContext) -> WindowKeys:
+    """Of one operator, as it opens."""
     if isinstance(spec.key, FunctionKey):
-        return ObjectColumns(spec, name, state)
+        function = KeysByColumns(spec.key.function) if ctx.config.compile_functions else None
+        return ObjectColumns(spec, spec.key, ctx.name, ctx.keyed_state, function)
     return KeyColumns(spec.key)
 
 

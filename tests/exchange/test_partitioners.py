@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strom.core.batch import Batch, ColumnBatch, ObjectBatch
 from strom.core.errors import ConfigurationError, TypeMismatchError
 from strom.core.keys import ColumnKey, ConstantKey, FunctionKey
-from strom.engine.exchange.partitioners import make_selector, reordered
+from strom.engine.exchange.partitioners import _ByKey, make_selector, reordered
 from strom.engine.graph.model import (
     Broadcast,
     Custom,
@@ -158,3 +158,35 @@ def test_empty_batches_go_nowhere() -> None:
         assert make_selector(partitioner, 3).split(columns(0)) == []
     with pytest.raises(ConfigurationError):
         make_selector(Forward(), 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "columnar"),
+    [
+        (lambda row: row.k, True),
+        (lambda row: (row.s, row.i), True),
+        (lambda row: (row["k"] % 5, row.s[:2], row.i > 7), True),
+        (lambda row: (row.k,), False),
+        (lambda row: (row.s, 1), False),
+        (lambda row: row.i / 4, False),
+        (lambda row: row.s if row.i % 3 else row.k, False),
+        (lambda row: None if row.i % 2 else row.s, False),
+    ],
+)
+def test_a_key_function_on_columns_sends_records_where_it_sends_them_itself(
+    function: Any, columnar: bool
+) -> None:
+    batch, partitioner = columns(200), KeyGroups(FunctionKey(function))
+    found = make_selector(partitioner, 3, compiles=True)
+    wanted = make_selector(partitioner, 3)
+    assert isinstance(found, _ByKey)
+    assert isinstance(found._keys(batch), pa.RecordBatch) is columnar
+    assert not batch.has_rows
+    by_columns, by_rows = found.split(batch), wanted.split(columns(200))
+    assert [(at, contents(one)) for at, one in by_columns] == [
+        (at, contents(one)) for at, one in by_rows
+    ]
+    keys = found._key.keys(columns(200))
+    for at, one in found.split(columns(200)):
+        assert {subtask_for(key_group(key, 128), 3, 128) for key in found._key.keys(one)} == {at}
+    assert len(set(keys)) > 5

@@ -12,12 +12,24 @@ from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters_kit import DEAD
-from strom import FilterFunction, JobConfig, MapFunction, Row, Types, dead_letters
+from strom import (
+    FilterFunction,
+    JobConfig,
+    MapFunction,
+    Row,
+    TumblingEventTimeWindows,
+    Types,
+    count,
+    dead_letters,
+    sum_,
+)
 from strom.api.specs.records import FilterSpec, MapSpec
+from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.types.declared import declared_records
 from strom.core.batch import Batch, ColumnBatch
+from strom.core.compiled.tried import LEAST
+from strom.core.keys import FunctionKey
 from strom.core.value_types import tuple_records
-from strom.operators.rows.by_columns import LEAST
 from strom.testing.fuzz.drawn_functions import draw_columns, draw_function
 from strom.testing.operator_harness import OperatorHarness
 
@@ -273,3 +285,29 @@ def test_it_can_be_switched_off() -> None:
     harness.push(records())
     assert harness.outputs() == list(range(LEAST))
     assert runs_on_columns(harness) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda row: row.s,
+        lambda row: (row.n % 3, row.n % 2),
+        lambda row: row.x // 4,
+        lambda row: row.n if row.n % 3 else None,
+        lambda row: row.n % 2 == 0,
+    ],
+)
+def test_windows_by_a_function_are_the_same(function: Any) -> None:
+    aggregates = BuiltinWindow((("n", count()), ("total", sum_("n"))))
+    spec = WindowSpec(FunctionKey(function), TumblingEventTimeWindows.of(50), aggregates)
+    found = []
+    for config in (ON, OFF):
+        harness = opened(spec, config)
+        for start in (0, 40):
+            batch = records(start=start)
+            harness.push(batch)
+            assert batch.has_rows is (config is OFF)
+        harness.watermark(1_000)
+        found.append([told(one) for one in harness.batches()])
+    assert found[0] == found[1]
+    assert found[0]

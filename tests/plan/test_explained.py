@@ -193,7 +193,7 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         lambda env: windows(by_function(env)).aggregate(**ONE),
         [
             "kernel: sliced windows",
-            "the key is a Python function, called record by record: name a column or an expression",
+            "the key is a Python function, compiled to columns: k",
             "not combined ahead of the exchange: the key is a Python function: name a column or an "
             "expression",
         ],
