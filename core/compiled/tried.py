@@ -22,7 +22,7 @@ from .running import Leaf, run
 Make = Callable[[list[Leaf], ColumnBatch], Any]
 """What is made of a function's results; None: that it cannot be."""
 
-LEAST: Final = 64
+LEAST = 64
 """Batches of fewer records go by rows, which is faster then."""
 
 _PATIENCE: Final = 6

@@ -11,6 +11,7 @@ import traceback
 from .connected.cases import draw_connected
 from .connected.running import run_connected
 from .drawing import draw_case
+from .functions import run_functions
 from .running import Disagreement, run_case
 
 
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             run_case(case, jobs)
             run_connected(draw_connected(seed), jobs)
+            run_functions(seed)
         except Disagreement as error:
             failed.append(seed)
             print(error, flush=True)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 LIMITS: dict[str, dict[str, int]] = {
+    "core.compiled.tried": {"LEAST": 1},
     "operators.windows.compacting_buffer": {"FIRST_COMPACTION": 2},
     "state.value_store": {"FIRST_LIMIT": 2},
     "state.slot_table": {"SPARE": 1},

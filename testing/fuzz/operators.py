@@ -75,7 +75,7 @@ def by_function(case: Case) -> Result | None:
         return None
     if not _shows_keys(case):
         return None
-    made = replace(spec, key=FunctionKey(partial(_key_of, case.key)))
+    made = replace(spec, key=FunctionKey(_key_function(case.key)))
     built = partial(build_operator, made)
     result = on_operator(case, Built(made), cuts=True, make=built, exchanged=spec.key)
     if result is not None:
@@ -90,8 +90,14 @@ def _shows_keys(case: Case) -> bool:
     return not (several and case.operation.what == "aggregate")
 
 
-def _key_of(names: tuple[str, ...], row: Any) -> Any:
-    return row[names[0]] if len(names) == 1 else tuple([row[name] for name in names])
+def _key_function(names: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Those of few columns may run on columns."""
+    match names:
+        case (one,):
+            return lambda row: row[one]
+        case (one, other):
+            return lambda row: (row[one], row[other])
+    return lambda row: tuple([row[name] for name in names])
 
 
 def on_operator(
@@ -151,7 +157,7 @@ def stored(case: Case) -> Result | None:
         if not spec.keyed:
             make = partial(RowWindowOperator, spec)
         elif _shows_keys(case) and rng.random() < 0.6:
-            made = replace(spec, key=FunctionKey(partial(_key_of, case.key)))
+            made = replace(spec, key=FunctionKey(_key_function(case.key)))
             make, shown = partial(build_operator, made), None
         else:
             make = partial(RowWindowOperator, spec)

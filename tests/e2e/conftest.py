@@ -43,6 +43,13 @@ def row_windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("strom.plan.windows._form", lambda spec: None)
 
 
+@pytest.fixture(autouse=True)
+def functions_on_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions run on columns from two records on, so that of most pipelines some batches do and
+    some do not."""
+    monkeypatch.setattr("strom.core.compiled.tried.LEAST", 2)
+
+
 @dataclass
 class Readings:
     """Fields: k the key, g a group across lanes, v a number, x a multiple of 1/4 (sums of it are

@@ -16,6 +16,8 @@ from strom import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
+    Types,
+    dead_letters,
 )
 
 ODD = OutputTag("odd")
@@ -191,3 +193,41 @@ def test_map_batches_that_filters_keeps_event_time(readings: Any) -> None:
         if r.v > 500:
             counts[r.k] = counts.get(r.k, 0) + 1
     assert_equivalent(build, list(counts.items()))
+
+
+LIMIT = 300
+
+
+def tagged(row: Any) -> Any:
+    if row.x is None or row.v % 7 == 0:
+        return row.k.upper(), -row.v, "none"
+    size = "large" if row.v > LIMIT and row.x < 75 else "small"
+    return f"{row.k}-{row.g}", row.v * 3 // 2, size
+
+
+TAGGED = Types.ROW_NAMED(["k", "n", "size"], [Types.STRING(), Types.LONG(), Types.STRING()])
+
+
+def test_functions_that_run_on_columns(readings: Any, kind: str) -> None:
+    """Where records are columns; a few of which the last one cannot do go by rows."""
+
+    def build(env: Any) -> Any:
+        rows = readings.stream(env, kind).map(tagged, output_type=TAGGED)
+        beyond = rows.map(lambda row: row.n * 2**54)
+        return {
+            "tagged": rows.filter(lambda row: row.size != "none" and row.n > 10),
+            "sums": rows.key_by(lambda row: (row.k, row.size)).sum("n"),
+            "beyond": beyond,
+            "put aside": rows.map(lambda row: 100 // row.n).on_error(dead_letters()),
+        }
+
+    rows = [tagged(one) for one in readings.all]
+    assert any(abs(n) >= 2**9 for _, n, _ in rows)
+    expected: list[Any] = [("tagged", row) for row in rows if row[2] != "none" and row[1] > 10]
+    expected += [("beyond", n * 2**54) for _, n, _ in rows]
+    expected += [("put aside", 100 // n) for _, n, _ in rows if n]
+    sums: dict[Any, int] = {}
+    for k, n, size in rows:
+        sums[k, size] = sums.get((k, size), 0) + n
+        expected.append(("sums", (k, sums[k, size], size)))
+    assert_equivalent(build, expected)

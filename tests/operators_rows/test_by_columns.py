@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,13 @@ from strom import (
 from strom.api.specs.records import FilterSpec, MapSpec
 from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.types.declared import declared_records
-from strom.core.batch import Batch, ColumnBatch
+from strom.core.batch import ColumnBatch
 from strom.core.compiled.tried import LEAST
 from strom.core.keys import FunctionKey
-from strom.core.value_types import tuple_records
-from strom.testing.fuzz.drawn_functions import draw_columns, draw_function
+from strom.testing.fuzz.functions import run_functions, told
 from strom.testing.operator_harness import OperatorHarness
 
 ON, OFF = JobConfig(), JobConfig(compile_functions=False)
-
-_TYPES = (Types.LONG(), Types.INT(), Types.DOUBLE(), Types.FLOAT(), Types.STRING(), Types.BOOLEAN())
 
 
 def records(count: int = LEAST, start: int = 0) -> ColumnBatch:
@@ -55,89 +51,14 @@ def runs_on_columns(harness: Any) -> bool | None:
     return None if by_columns is None else by_columns.reads
 
 
-def told(batch: Batch) -> tuple[Any, ...]:
-    """All there is to it."""
-    schema = batch.data.schema if isinstance(batch, ColumnBatch) else None
-    metadata = None if schema is None else schema.metadata
-    times = None if batch.timestamps is None else batch.timestamps.tolist()
-    data = repr(batch.data.to_pydict()) if isinstance(batch, ColumnBatch) else repr(batch.rows())
-    return schema, metadata, data, list(map(type, batch.rows())), times
-
-
-def outcome(spec: Any, batch: ColumnBatch, config: JobConfig) -> Any:
-    """What comes out, or how it fails."""
-    harness = opened(spec, config)
-    try:
-        harness.push(ColumnBatch(batch.data, batch.timestamps))
-    except Exception as error:
-        return type(error), str(error)
-    letters = [(one.error, one.message, one.record) for one in harness.side_outputs(DEAD)]
-    found = [told(one) for one in harness.batches()]
-    if spec.on_error is not None:  # batches may be cut otherwise
-        found = [repr(harness.stamped_outputs()), {one[0] for one in found}]
-    return found, repr(letters)
-
-
-def drawn_type(rng: Random, result: Any) -> Any:
-    """Something that results may be declared as."""
-    if rng.random() < 0.3:
-        return None
-    if not isinstance(result, (tuple, dict)):
-        types = [rng.choice(_TYPES)]
-        return types[0] if rng.random() < 0.7 else Types.ROW_NAMED(["f0"], types)
-    types = [
-        _type_for(rng, value) for value in (result.values() if isinstance(result, dict) else result)
-    ]
-    if isinstance(result, dict):
-        return Types.ROW_NAMED(list(result), types)
-    if rng.random() < 0.5:
-        return Types.TUPLE(types)
-    names = [f"f{at}" for at in range(len(types))]
-    if rng.random() < 0.2:
-        names.reverse()
-    return Types.ROW_NAMED(names, types)
-
-
-def _type_for(rng: Random, value: Any) -> Any:
-    of = {int: 0, float: 2, str: 4, bool: 5}.get(type(value))
-    return rng.choice(_TYPES) if of is None or rng.random() < 0.3 else _TYPES[of]
-
-
-def check(seed: int) -> bool:
-    """Whether the function runs on columns."""
-    rng = Random(seed)
-    predicate, tuples = rng.random() < 0.3, rng.random() < 0.3
-    function = draw_function(rng, predicate=predicate, tuples=tuples).function
-    data = draw_columns(rng, LEAST + rng.randint(0, 20))
-    if tuples:
-        data = data.cast(tuple_records(data.schema))
-    batch = ColumnBatch(data, np.arange(data.num_rows) if rng.random() < 0.5 else None)
-    letters = dead_letters(limit=None) if rng.random() < 0.3 else None
-    if predicate:
-        spec: Any = FilterSpec(function, on_error=letters)
-    else:
-        try:
-            first = function(ColumnBatch(data).rows()[0])
-        except Exception:
-            first = 1
-        spec = MapSpec(function, declared_records(drawn_type(rng, first)), on_error=letters)
-    assert outcome(spec, batch, ON) == outcome(spec, batch, OFF)
-    harness = opened(spec)
-    try:
-        harness.push(ColumnBatch(batch.data, batch.timestamps))
-    except Exception:
-        return False
-    return bool(runs_on_columns(harness))
-
-
 @settings(max_examples=examples(1_500), deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_functions_give_the_same(seed: int) -> None:
-    check(seed)
+    run_functions(seed)
 
 
 def test_most_of_what_is_drawn_runs_on_columns() -> None:
-    assert sum(check(seed) for seed in range(100)) > 30
+    assert sum(run_functions(seed) for seed in range(100)) > 30
 
 
 LIMIT = 10
