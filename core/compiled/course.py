@@ -248,7 +248,7 @@ def check_code(code: CodeType) -> None:
     if code.co_flags & (CO_VARARGS | CO_VARKEYWORDS) or code.co_kwonlyargcount:
         raise Refused("takes more than arguments by position")
     if code.co_exceptiontable:
-        raise Refused("has a 'try' or 'with'")
+        raise Refused("has a 'try', 'with' or comprehension")
     if code.co_cellvars:
         raise Refused("has a function within it")
 

@@ -361,9 +361,15 @@ def _loops(course: Course, one: Instruction) -> None:
 
 _NOTHING = ("RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "EXTENDED_ARG")
 
+_LOOPS = (
+    *("GET_ITER", "FOR_ITER", "JUMP_BACKWARD"),
+    *("POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE"),
+    *("POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE"),
+)
+
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(_NOTHING, _nothing),
-    **dict.fromkeys(("GET_ITER", "FOR_ITER", "JUMP_BACKWARD"), _loops),
+    **dict.fromkeys(_LOOPS, _loops),
     "LOAD_CONST": _load_const,
     "LOAD_FAST": _load_fast,
     "LOAD_FAST_CHECK": _load_fast,

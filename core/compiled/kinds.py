@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..column_values import python_values
+from ..value_types import holds
 
 
 class Kind(Enum):
@@ -70,6 +71,8 @@ def check_readable(column: pa.Array) -> None:
     """Beyond if Python could not read a value of the column. Rows are made of all columns, so that
     one that cannot be read fails the record, whether the function looks at it or not."""
     if _always_readable(column.type):
+        if holds(column.type, _is_text):
+            _check_texts(column)
         return
     if _is_plain_time(column.type):
         first, last = _FIRST_DAYS, _LAST_DAYS
@@ -85,6 +88,18 @@ def check_readable(column: pa.Array) -> None:
         python_values(column)
     except Exception as error:
         raise Beyond from error
+
+
+def _check_texts(column: pa.Array) -> None:
+    """Of sources that do not look at what they read: bytes that are no UTF-8."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Beyond from error
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return type_ in _TEXTS
 
 
 def comes_back(type_: pa.DataType) -> bool:
