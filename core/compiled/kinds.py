@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -54,10 +55,10 @@ def kind_of(type_: pa.DataType) -> Kind:
     return _KINDS.get(type_, Kind.OTHER)
 
 
-def normal(column: pa.Array) -> pa.Array:
-    """The same values in the type that operations work on."""
-    kind = NORMAL.get(kind_of(column.type))
-    return column if kind is None or column.type == kind else column.cast(kind)
+def cast_of(type_: pa.DataType) -> pa.DataType | None:
+    """The type that operations take a column of this one as; None: as it is."""
+    normal = NORMAL.get(kind_of(type_))
+    return None if type_ == normal else normal
 
 
 def given(*columns: Any) -> None:
@@ -67,27 +68,13 @@ def given(*columns: Any) -> None:
             raise Beyond
 
 
-def check_readable(column: pa.Array) -> None:
-    """Beyond if Python could not read a value of the column. Rows are made of all columns, so that
-    one that cannot be read fails the record, whether the function looks at it or not."""
-    if _always_readable(column.type):
-        if holds(column.type, _is_text):
-            _check_texts(column)
-        return
-    if _is_plain_time(column.type):
-        first, last = _FIRST_DAYS, _LAST_DAYS
-        if pa.types.is_timestamp(column.type):
-            per_day = 86_400 * {"s": 1, "ms": 1_000, "us": 1_000_000}[column.type.unit]
-            first, last = first * per_day, last * per_day
-        found = pc.min_max(column.cast(pa.int32() if first == _FIRST_DAYS else pa.int64()))
-        low, high = found["min"].as_py(), found["max"].as_py()
-        if low is not None and not first <= low <= high < last:
-            raise Beyond
-        return
-    try:
-        python_values(column)
-    except Exception as error:
-        raise Beyond from error
+def readable_check(type_: pa.DataType) -> Callable[[pa.Array], None] | None:
+    """What raises Beyond if Python could not read a value of a column of this type; None: it always
+    can. Rows are made of all columns, so that one that cannot be read fails the record, whether the
+    function looks at it or not."""
+    if _always_readable(type_):
+        return _check_texts if holds(type_, _is_text) else None
+    return _check_times if _is_plain_time(type_) else _check_values
 
 
 def _check_texts(column: pa.Array) -> None:
@@ -95,6 +82,24 @@ def _check_texts(column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
+        raise Beyond from error
+
+
+def _check_times(column: pa.Array) -> None:
+    first, last, words = _FIRST_DAYS, _LAST_DAYS, pa.int32()
+    if pa.types.is_timestamp(column.type):
+        per_day = 86_400 * {"s": 1, "ms": 1_000, "us": 1_000_000}[column.type.unit]
+        first, last, words = first * per_day, last * per_day, pa.int64()
+    found = pc.min_max(column.cast(words))
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is not None and not first <= low <= high < last:
+        raise Beyond
+
+
+def _check_values(column: pa.Array) -> None:
+    try:
+        python_values(column)
+    except Exception as error:
         raise Beyond from error
 
 

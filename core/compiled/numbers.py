@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..arrays import numpy_of
 from .kinds import Beyond, Kind, given
 from .program import Operation
 
@@ -160,8 +161,8 @@ def _of(run: Run, convert: Callable[[Any], Any]) -> Run:
 def _plain(column: Any) -> npt.NDArray[Any]:
     """As numpy has it; a scalar is an array of one."""
     if isinstance(column, pa.Scalar):
-        return np.array([column.as_py()], dtype=column.type.to_pandas_dtype())
-    return column.to_numpy()  # type: ignore[no-any-return]
+        return np.array([column.as_py()], "f8" if column.type == pa.float64() else "i8")
+    return numpy_of(column)
 
 
 def _divisor(column: Any) -> npt.NDArray[Any]:

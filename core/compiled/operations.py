@@ -101,7 +101,8 @@ def truth(value: Value, emit: Emit) -> Value:
             zero = pa.scalar(zeros[one_of])
 
             def run(column: pa.Array) -> pa.Array:
-                return pc.not_equal(column, zero).fill_null(False)
+                true = pc.not_equal(column, zero)
+                return true.fill_null(False) if true.null_count else true
 
             return emit(Operation("{}", pa.bool_(), run), (value,))
     raise Refused(f"asks whether a value of type {value.type} is true")

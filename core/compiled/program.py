@@ -13,15 +13,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from .kinds import NORMAL, Kind, kind_of
+from .kinds import NORMAL, Kind, cast_of, kind_of
+
+
+class Typed:
+    """Base of values that are columns."""
+
+    type: pa.DataType
+
+    @cached_property
+    def cast(self) -> pa.DataType | None:
+        """The type that operations take it as; None: as it is."""
+        return cast_of(self.type)
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Column(Typed):
     """A field of the record."""
 
     place: int
@@ -42,8 +54,18 @@ class Constant:
     def type(self) -> pa.DataType:
         return NORMAL.get(_CONSTANTS.get(type(self.value), Kind.OTHER), pa.null())
 
+    @cached_property
+    def scalar(self) -> pa.Scalar:
+        """As operations take it."""
+        return pa.scalar(self.value, self.type)
 
-_CONSTANTS = {type(None): Kind.NONE, bool: Kind.BOOL, int: Kind.INT, float: Kind.FLOAT}
+
+_CONSTANTS: dict[type, Kind] = {
+    type(None): Kind.NONE,
+    bool: Kind.BOOL,
+    int: Kind.INT,
+    float: Kind.FLOAT,
+}
 _CONSTANTS[str] = Kind.TEXT
 
 
@@ -60,13 +82,13 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Step(Typed):
     """An operation on values that were there before it."""
 
     operation: Operation
     operands: tuple[Value, ...]
 
-    @property
+    @cached_property
     def type(self) -> pa.DataType:
         return self.operation.type
 

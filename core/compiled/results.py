@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..arrays import numpy_of
 from ..arrow_values import to_array
 from ..column_values import python_values
 from ..errors import TypeMismatchError
@@ -29,7 +30,7 @@ def mask(leaves: list[Leaf], count: int) -> npt.NDArray[np.bool_]:
         if isinstance(value, Constant):
             true: Any = value.value
         else:
-            true = rows.of(value).to_numpy(zero_copy_only=False)
+            true = numpy_of(rows.of(value))
         found[slice(None) if rows.places is None else rows.places] = true
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .kinds import Beyond, Kind, check_readable, normal
-from .program import Block, Branch, Column, Constant, GiveUp, Group, Return, Step, Value, kind
+from ..arrays import numpy_of
+from .kinds import Beyond, readable_check
+from .program import Block, Branch, Column, Constant, GiveUp, Group, Return, Step, Value
 
 Places = npt.NDArray[np.int64]
 
@@ -49,32 +51,39 @@ class Rows:
     def of(self, value: Value) -> Any:
         """The value of each of the records as operations take it."""
         if isinstance(value, Constant):
-            return _scalar(value)
+            return value.scalar
+        if value.cast is None:
+            return self.raw(value)
         found = self._normal.get(value)
         if found is None:
-            found = self._normal[value] = normal(self.raw(value))
+            found = self._normal[value] = self.raw(value).cast(value.cast)
         return found
 
     def some(self, test: pa.Array) -> Rows:
         """Those for which the test is true."""
-        mask = test.to_numpy(zero_copy_only=False)
+        mask = numpy_of(test)
         places = np.flatnonzero(mask) if self.places is None else self.places[mask]
         return Rows(self.data, self, test, places)
 
 
-def _scalar(constant: Constant) -> pa.Scalar:
-    return pa.scalar(constant.value, None if kind(constant) is Kind.OTHER else constant.type)
+Checks = list[tuple[int, Callable[[pa.Array], None]]]
+"""Whether columns can be read, by their places."""
+
+
+def checks_of(schema: pa.Schema) -> Checks:
+    found = ((place, readable_check(type_)) for place, type_ in enumerate(schema.types))
+    return [(place, check) for place, check in found if check is not None]
 
 
 Leaf = tuple[Rows, Group]
 """Records, at least one, and what is returned for them."""
 
 
-def run(block: Block, data: pa.RecordBatch) -> list[Leaf]:
+def run(block: Block, data: pa.RecordBatch, checks: Checks | None = None) -> list[Leaf]:
     """What the program returns, in parts that have all records once. Beyond, or an error of
-    Arrow's, if columns cannot tell."""
-    for column in data.columns:
-        check_readable(column)
+    Arrow's, if columns cannot tell. checks: those of the schema, if somebody has them."""
+    for place, check in checks_of(data.schema) if checks is None else checks:
+        check(data.column(place))
     found: list[Leaf] = []
     _run(block, Rows(data), found)
     return found

@@ -17,12 +17,12 @@ from ..value_types import has_tuple_records
 from .operations import Refused
 from .program import Block
 from .reading import Reading, read
-from .running import Leaf, run
+from .running import Checks, Leaf, checks_of, run
 
 Make = Callable[[list[Leaf], ColumnBatch], Any]
 """What is made of a function's results; None: that it cannot be."""
 
-LEAST = 64
+LEAST = 256
 """Batches of fewer records go by rows, which is faster then."""
 
 _PATIENCE: Final = 6
@@ -39,6 +39,7 @@ class Tried:
         """Of the records that `_reading` is for; None: no batch has asked yet."""
         self._reading: Reading | None = None
         """None: the function is not the same on columns."""
+        self._checks: Checks = []
         self._missed = 0
         self._left_out = 0
 
@@ -74,7 +75,7 @@ class Tried:
         if self._reading is None:
             return None
         try:
-            return make(run(self._reading.block, batch.data), batch)
+            return make(run(self._reading.block, batch.data, self._checks), batch)
         except Exception:
             return None
 
@@ -84,5 +85,6 @@ class Tried:
             reading = read(self._call, schema, has_tuple_records(schema), truths=self._truths)
         except Refused:
             return
+        self._checks = checks_of(schema)
         self.prepare(reading.block)
         self._reading = reading

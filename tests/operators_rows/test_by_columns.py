@@ -26,12 +26,18 @@ from strom.api.specs.records import FilterSpec, MapSpec
 from strom.api.specs.windows import BuiltinWindow, WindowSpec
 from strom.api.types.declared import declared_records
 from strom.core.batch import ColumnBatch
-from strom.core.compiled.tried import LEAST
 from strom.core.keys import FunctionKey
 from strom.testing.fuzz.functions import run_functions, told
 from strom.testing.operator_harness import OperatorHarness
 
 ON, OFF = JobConfig(), JobConfig(compile_functions=False)
+LEAST = 64
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried on columns from so many records on."""
+    monkeypatch.setattr("strom.core.compiled.tried.LEAST", LEAST)
 
 
 def records(count: int = LEAST, start: int = 0) -> ColumnBatch:
