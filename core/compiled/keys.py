@@ -32,13 +32,13 @@ class KeysByColumns(Tried):
         return made
 
 
-def _objects(leaves: list[Leaf], batch: ColumnBatch) -> list[Any]:
+def _objects(leaves: list[Leaf], batch: ColumnBatch, prepared: Any) -> list[Any]:
     return objects(leaves, len(batch))
 
 
-def _hashed(leaves: list[Leaf], batch: ColumnBatch) -> pa.RecordBatch | list[Any]:
+def _hashed(leaves: list[Leaf], batch: ColumnBatch, prepared: Any) -> pa.RecordBatch | list[Any]:
     columns = _columns(leaves)
-    return _objects(leaves, batch) if columns is None else columns
+    return _objects(leaves, batch, prepared) if columns is None else columns
 
 
 def _columns(leaves: list[Leaf]) -> pa.RecordBatch | None:

@@ -25,12 +25,11 @@ class ByColumns(Tried):
     ) -> None:
         super().__init__(call, truths=truths)
         self._declared = declared
-        self._columns: Columns | None = None
-        """Makes the results columns of the declared type; None: by way of Python values."""
 
-    def prepare(self, block: Block) -> None:
+    def prepare(self, block: Block) -> Columns | None:
+        """What makes the results columns of the declared type; None: by way of Python values."""
         declared = self._declared
-        self._columns = columns_of(block, declared) if isinstance(declared, pa.Schema) else None
+        return columns_of(block, declared) if isinstance(declared, pa.Schema) else None
 
     def mask(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
         """Of a predicate: which records it is true for; None: the batch goes by rows."""
@@ -42,12 +41,12 @@ class ByColumns(Tried):
         made: Batch | None = self.tried(batch, self._results)
         return made
 
-    def _results(self, leaves: list[Leaf], batch: ColumnBatch) -> Batch:
-        if self._columns is not None:
-            return ColumnBatch(self._columns.data(leaves, len(batch)), batch.timestamps)
+    def _results(self, leaves: list[Leaf], batch: ColumnBatch, columns: Columns | None) -> Batch:
+        if columns is not None:
+            return ColumnBatch(columns.data(leaves, len(batch)), batch.timestamps)
         values = ObjectBatch(objects(leaves, len(batch)), batch.timestamps)
         return values if self._declared is None else as_declared(values, self._declared)
 
 
-def _mask(leaves: list[Leaf], batch: ColumnBatch) -> npt.NDArray[np.bool_]:
+def _mask(leaves: list[Leaf], batch: ColumnBatch, prepared: Any) -> npt.NDArray[np.bool_]:
     return mask(leaves, len(batch))
