@@ -25,6 +25,8 @@ from strom import (
 from strom.connectors.datagen import DataGenSource
 from strom.testing import OperatorHarness
 
+from .apart import apart
+
 BLOCK = 16_384
 
 PRICED = Types.ROW_NAMED(["item", "price"], [Types.STRING(), Types.DOUBLE()])
@@ -82,20 +84,23 @@ def run(case: str, batches: list[ColumnBatch], compiled: bool) -> float:
 
 
 def measure(names: list[str], events: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """A line for each case, with medians."""
-    batches = [records(number) for number in range(max(1, events // BLOCK))]
+    """A line for each case, with medians, of a process of its own that is set up as a task's."""
     for name in names:
-        run(name, batches[:2], True)
-        taken = [
-            [run(name, batches, compiled) for compiled in (False, True)] for _ in range(rounds)
-        ]
-        by_rows, by_columns = (statistics.median(pair[way] for pair in taken) for way in (0, 1))
-        yield {
-            "name": "functions",
-            "case": name,
-            "events": len(batches) * BLOCK,
-            "rounds": rounds,
-            "rows_ns": round(by_rows, 1),
-            "columns_ns": round(by_columns, 1),
-            "ratio": round(by_rows / by_columns, 2),
-        }
+        yield apart(turns, name, events, rounds)
+
+
+def turns(name: str, events: int, rounds: int) -> dict[str, Any]:
+    """Both ways in turns, in this process."""
+    batches = [records(number) for number in range(max(1, events // BLOCK))]
+    run(name, batches[:2], True)
+    taken = [[run(name, batches, compiled) for compiled in (False, True)] for _ in range(rounds)]
+    by_rows, by_columns = (statistics.median(pair[way] for pair in taken) for way in (0, 1))
+    return {
+        "name": "functions",
+        "case": name,
+        "events": len(batches) * BLOCK,
+        "rounds": rounds,
+        "rows_ns": round(by_rows, 1),
+        "columns_ns": round(by_columns, 1),
+        "ratio": round(by_rows / by_columns, 2),
+    }

@@ -147,9 +147,20 @@ class Course:
     def fork(self, test: Value, value: Value, offset: int, when: bool, keep: bool = False) -> Block:
         jumped, stayed = self.copy(), self.copy()
         jumped.take_jump(value, offset, keep)
+        if test is value:
+            jumped.learn(value, when)
+            stayed.learn(value, not when)
         blocks = self.reader.follow(jumped), self.reader.follow(stayed)
         then, other = blocks if when else blocks[::-1]
         return Block(tuple(self.steps), Branch(test, value, then, other))
+
+    def learn(self, value: Value, truth: bool) -> None:
+        """The value is this constant from here on."""
+        for frame in self.frames:
+            frame.stack = [Constant(truth) if one is value else one for one in frame.stack]
+            for name, one in frame.local.items():
+                if one is value:
+                    frame.local[name] = Constant(truth)
 
     def take_jump(self, value: Value, offset: int, keep: bool) -> None:
         if keep:

@@ -171,16 +171,22 @@ def text_of(block: Block) -> str:
         case GiveUp():
             return "(by rows)"
         case Branch(value=value, then=then, other=other):
-            if _gives(other, value):
+            if _gives(other, value, False):
                 return f"{_part(value)} and {text_of(then)}"
-            if _gives(then, value):
+            if _gives(then, value, True):
                 return f"{_part(value)} or {text_of(other)}"
             return f"{text_of(then)} if {_text(value)} else {text_of(other)}"
 
 
-def _gives(block: Block, value: Value) -> bool:
+def _gives(block: Block, value: Value, truth: bool) -> bool:
+    """Whether it only returns the value, whose truth is known."""
     end = block.end
-    return isinstance(end, Return) and end.value.shape is Shape.ONE and end.value.parts[0] is value
+    if not (isinstance(end, Return) and end.value.shape is Shape.ONE):
+        return False
+    (part,) = end.value.parts
+    return part is value or (
+        isinstance(part, Constant) and part.value is truth and kind(value) is Kind.BOOL
+    )
 
 
 def _group_text(group: Group) -> str:

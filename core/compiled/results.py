@@ -28,7 +28,9 @@ def mask(leaves: list[Leaf], count: int) -> npt.NDArray[np.bool_]:
     for rows, group in leaves:
         value = group.parts[0]
         if isinstance(value, Constant):
-            true: Any = value.value
+            if not value.value:
+                continue
+            true: Any = True
         else:
             true = numpy_of(rows.of(value))
         found[slice(None) if rows.places is None else rows.places] = true

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,33 @@ Places = npt.NDArray[np.int64]
 
 @dataclass
 class Rows:
-    """Some records of a batch, and what is known of them. `before`: more of them, of which `kept`
-    says who is here; None: the whole batch. `places`: where they are in it; None: all of them."""
+    """Some records of a batch, and what is known of them. `before`: more of them, of which those
+    are here for which `test` is `when`; None: the whole batch."""
 
     data: pa.RecordBatch
+    count: int
     before: Rows | None = None
-    kept: pa.Array | None = None
-    places: Places | None = None
+    test: pa.Array | None = None
+    when: bool = True
     _normal: dict[Value, pa.Array] = field(default_factory=dict)
     _raw: dict[Value, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return int(self.data.num_rows) if self.places is None else len(self.places)
+        return self.count
+
+    @cached_property
+    def places(self) -> Places | None:
+        """Where they are in the batch; None: all of them."""
+        if self.before is None:
+            return None
+        mask = numpy_of(self.test)
+        mask = mask if self.when else ~mask
+        places = self.before.places
+        return np.flatnonzero(mask) if places is None else places[mask]
+
+    @cached_property
+    def _kept(self) -> pa.Array:
+        return self.test if self.when else pc.invert(self.test)
 
     def set(self, step: Step, column: pa.Array) -> None:
         self._raw[step] = column
@@ -41,7 +57,7 @@ class Rows:
         found = self._raw.get(value)
         if found is None:
             if self.before is not None:
-                found = self.before.raw(value).filter(self.kept)
+                found = self.before.raw(value).filter(self._kept)
             else:
                 assert isinstance(value, Column)
                 found = self.data.column(value.place)
@@ -58,12 +74,6 @@ class Rows:
         if found is None:
             found = self._normal[value] = self.raw(value).cast(value.cast)
         return found
-
-    def some(self, test: pa.Array) -> Rows:
-        """Those for which the test is true."""
-        mask = numpy_of(test)
-        places = np.flatnonzero(mask) if self.places is None else self.places[mask]
-        return Rows(self.data, self, test, places)
 
 
 Checks = list[tuple[int, Callable[[pa.Array], None]]]
@@ -85,7 +95,7 @@ def run(block: Block, data: pa.RecordBatch, checks: Checks | None = None) -> lis
     for place, check in checks_of(data.schema) if checks is None else checks:
         check(data.column(place))
     found: list[Leaf] = []
-    _run(block, Rows(data), found)
+    _run(block, Rows(data, data.num_rows), found)
     return found
 
 
@@ -108,5 +118,5 @@ def _branch(rows: Rows, test: pa.Array, then: Block, other: Block, found: list[L
     elif not true:
         _run(other, rows, found)
     else:
-        _run(then, rows.some(test), found)
-        _run(other, rows.some(pc.invert(test)), found)
+        _run(then, Rows(rows.data, true, rows, test, True), found)
+        _run(other, Rows(rows.data, len(rows) - true, rows, test, False), found)

@@ -23,7 +23,7 @@ from .running import Checks, Leaf, checks_of, run
 Make = Callable[[list[Leaf], ColumnBatch, Any], Any]
 """What is made of a function's results, with what was prepared for them; None: it cannot be."""
 
-LEAST = 256
+LEAST = 512
 """Batches of fewer records go by rows, which is faster then."""
 
 _PATIENCE: Final = 6

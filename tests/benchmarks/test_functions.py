@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from strom.benchmarks import cli
+from strom.benchmarks import cli, functions
 from strom.benchmarks.functions import BLOCK, CASES
 
 
-def test_the_command() -> None:
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "apart", lambda call, *arguments: call(*arguments))
     words = ["functions", "--events", str(BLOCK), "--rounds", "1", "--json"]
     lines = list(cli.run(cli.parser().parse_args(words)))
     assert [line["case"] for line in lines] == list(CASES)

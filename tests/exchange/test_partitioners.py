@@ -176,17 +176,17 @@ def test_empty_batches_go_nowhere() -> None:
 def test_a_key_function_on_columns_sends_records_where_it_sends_them_itself(
     function: Any, columnar: bool
 ) -> None:
-    batch, partitioner = columns(300), KeyGroups(FunctionKey(function))
+    batch, partitioner = columns(600), KeyGroups(FunctionKey(function))
     found = make_selector(partitioner, 3, compiles=True)
     wanted = make_selector(partitioner, 3)
     assert isinstance(found, _ByKey)
     assert isinstance(found._keys(batch), pa.RecordBatch) is columnar
     assert not batch.has_rows
-    by_columns, by_rows = found.split(batch), wanted.split(columns(300))
+    by_columns, by_rows = found.split(batch), wanted.split(columns(600))
     assert [(at, contents(one)) for at, one in by_columns] == [
         (at, contents(one)) for at, one in by_rows
     ]
-    keys = found._key.keys(columns(300))
-    for at, one in found.split(columns(300)):
+    keys = found._key.keys(columns(600))
+    for at, one in found.split(columns(600)):
         assert {subtask_for(key_group(key, 128), 3, 128) for key in found._key.keys(one)} == {at}
     assert len(set(keys)) > 5
