@@ -61,6 +61,16 @@ def cast_of(type_: pa.DataType) -> pa.DataType | None:
     return None if type_ == normal else normal
 
 
+def tells_missing(type_: pa.DataType) -> bool:
+    """Whether a column of the type, as operations take it, says itself where there is a None."""
+    return cast_of(type_) is not None or not (
+        pa.types.is_dictionary(type_)
+        or pa.types.is_run_end_encoded(type_)
+        or pa.types.is_union(type_)
+        or isinstance(type_, pa.BaseExtensionType)
+    )
+
+
 def given(*columns: Any) -> None:
     """Beyond if one of them has a None."""
     for column in columns:

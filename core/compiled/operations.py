@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import numbers, texts
-from .kinds import NORMAL, Kind, given
+from .kinds import NORMAL, Kind, given, tells_missing
 from .program import Constant, Operation, Value, kind
 
 Emit = Callable[[Operation, tuple[Value, ...]], Value]
@@ -59,6 +59,8 @@ def missing(value: Value, negated: bool, emit: Emit) -> Value:
     """`value is None`, or `is not` if negated."""
     if isinstance(value, Constant) or not value.nullable:
         return Constant((isinstance(value, Constant) and value.value is None) is not negated)
+    if not tells_missing(value.type):
+        raise Refused(f"asks whether a value of type {value.type} is None")
     if negated:
         return emit(Operation("{} is not None", pa.bool_(), lambda one: one.is_valid()), (value,))
     return emit(Operation("{} is None", pa.bool_(), lambda one: one.is_null()), (value,))

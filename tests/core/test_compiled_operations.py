@@ -164,3 +164,18 @@ def test_fields_of_structs() -> None:
         assert check(*made, ({"a": 1, "b": {"c": "x"}},))
         check(*made, ({"a": None, "b": None},))
         check(*made, (None,))
+
+
+def test_words_of_a_dictionary_may_be_none() -> None:
+    """Where the column itself has no nulls."""
+    words = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    for source in ("r.f0 is None", "r.f0 == 'a'", "r.f0 or 'none'", "r.f0"):
+        function, schema, reading = prepared(source, [words.type])
+        data = pa.RecordBatch.from_arrays([words], schema=schema)
+        assert reading is not None
+        found = results.objects(run(reading.block, data), 2)
+        assert found == [function(row) for row in ColumnBatch(data).rows()]
+    assert prepared("r.f0.upper()", [words.type])[2] is not None
+    numbers = pa.dictionary(pa.int32(), pa.int64())
+    assert prepared("r.f0 is None", [numbers])[2] is None
+    assert prepared("r.f0", [numbers])[2] is not None
