@@ -49,7 +49,7 @@ def test_a_plan_of_a_program_which_runs_no_job(
     assert source["kind"] == "source"
     assert kept["inputs"][0]["ship"] == "HASH(k)"
     assert kept["operators"][0]["name"] == "the step"
-    assert kept["operators"][0]["implementation"]["kind"] == "rows"
+    assert kept["operators"][0]["implementation"]["kind"] == "batches or rows"
     assert {path.name for path in tmp_path.iterdir()} == {"job.py", "cleaned"}
     assert capfd.readouterr() == ("", "about to run\n")
 
