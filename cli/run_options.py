@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..api.configuration.loading import PREFIX, key_of_variable
+from ..api.configuration.submitted import names_of
 from ..api.jobs.host import SUBMITTED_BY
 from ..core.errors import ConfigurationError
 
@@ -51,7 +53,8 @@ class RunOptions:
         if runtime_env:
             options["STROM__RAY__RUNTIME_ENV"] = json.dumps(runtime_env)
             found |= runtime_env.get("env_vars", {})
-        found |= {f"STROM_CONF__{key}": value for key, value in options.items()}
+        named = {f"{PREFIX}{key}": value for key, value in options.items()}
+        found |= named | names_of(map(key_of_variable, named))
         if self.address is not None:
             found["RAY_ADDRESS"] = self.address
         return found

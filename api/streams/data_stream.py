@@ -24,6 +24,7 @@ from ...state.descriptors import MapStateDescriptor
 from ..configuration.applying import ambient_configuration, merged
 from ..configuration.configuration import Configuration
 from ..configuration.execution_config import ExecutionConfig
+from ..configuration.submitted import with_submitted
 from ..connectors.base import Sink, Source
 from ..connectors.builtin_sinks import PrintSink
 from ..connectors.collection import collection_source
@@ -81,7 +82,8 @@ class StreamExecutionEnvironment(Environment):
 
         A `Configuration` counts more than what the environment of the program and its config.yaml
         say (docs/configuration.md); what none of them says is as in `defaults`. A JobConfig in
-        place of a Configuration says all there is, and nothing else is looked at.
+        place of a Configuration says all there is, and nothing else is looked at, but for what
+        `strom run` or the REST API was told for this run.
         """
         if defaults is not None:
             check_kind("defaults", defaults, JobConfig)
@@ -91,7 +93,7 @@ class StreamExecutionEnvironment(Environment):
                     "get_execution_environment: a JobConfig says all there is, and needs no "
                     "defaults: give it as defaults alone"
                 )
-            return StreamExecutionEnvironment(configuration, host, **host_options)
+            return StreamExecutionEnvironment(with_submitted(configuration), host, **host_options)
         if configuration is not None and not isinstance(configuration, Configuration):
             raise ConfigurationError(
                 "get_execution_environment: expected a Configuration or a JobConfig, got "

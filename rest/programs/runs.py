@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ...api.configuration.submitted import names_of
 from ...api.jobs.host import SUBMITTED_BY
 from ...core.child_output import followed
 from ...core.errors import ConfigurationError
@@ -75,6 +76,7 @@ class Run:
         for name, value in options.items():
             key = name.upper().replace("-", "_").replace(".", "__")
             found[f"STROM_CONF__{key}"] = value
+        found |= names_of(options)
         found["PYTHONUNBUFFERED"] = "1"
         found[SUBMITTED_BY] = "the REST API"
         if address is not None:
