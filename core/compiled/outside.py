@@ -46,7 +46,7 @@ class Outside:
 def global_of(function: FunctionType, name: str) -> Read:
     """A global, or a builtin that none hides."""
     known = function.__globals__
-    builtins = function.__builtins__  # type: ignore[attr-defined]
+    builtins = function.__builtins__
 
     def read() -> Any:
         if name in known:
