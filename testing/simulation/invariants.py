@@ -91,19 +91,16 @@ class Invariants:
         self._restarts = 0
         self._stored = 0
         """The newest checkpoint that was ever published, of all simulations of a case."""
-        self.stopped_with: str | None = None
-        """The savepoint with which the job was stopped, as its newest checkpoint says; None: it was
-        not."""
-        self._newest = CheckpointId(0)
-        """That one: an older one may be stored later."""
+        self._ends: dict[CheckpointId, str | None] = {}
+        """Of each checkpoint that there is, or was when the job ended, the savepoint with which it
+        was stopped."""
         self.partitions = Partitions(0, 0, 1, LOST)
         self.verified = 0
 
     def begin(self, storage: CheckpointStorage, partitions: Partitions) -> None:
         """Of another simulation. `storage`: as it really is."""
         self._times.clear()
-        self.stopped_with = None
-        self._newest = CheckpointId(0)
+        self._ends.clear()
         self.partitions = partitions
         self._storage = storage
         self._completed = None
@@ -260,9 +257,20 @@ class Invariants:
 
     def stored(self, storage: CheckpointStorage, manifest: Manifest) -> None:
         self._stored = max(self._stored, manifest.checkpoint_id)
-        if not isinstance(storage, FolderStorage) and manifest.checkpoint_id >= self._newest:
-            self._newest = manifest.checkpoint_id
-            self.stopped_with = manifest.stopped_with
+        if not isinstance(storage, FolderStorage):
+            self._ends[manifest.checkpoint_id] = manifest.stopped_with
+
+    def deleting(self, storage: CheckpointStorage, checkpoint_id: CheckpointId) -> None:
+        """One that came through when it had been given up counts for nobody, for instance."""
+        folder = isinstance(storage, FolderStorage)
+        if not folder and self._driver is not None and not self._driver.ended:
+            self._ends.pop(checkpoint_id, None)
+
+    @property
+    def stopped_with(self) -> str | None:
+        """The savepoint with which the job was stopped, as its newest checkpoint says, which others
+        may have been stored after; None: it was not."""
+        return self._ends[max(self._ends)] if self._ends else None
 
     def committing(self, writer: SinkWriter, committables: Sequence[tuple[str, Any]]) -> None:
         for key, _ in committables:
@@ -354,6 +362,7 @@ def watching(invariants: Invariants, outside: Outside, case: Case) -> Iterator[N
         wrap(InProcessEndpoint, "_send", unless_cut_off)
     for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
         wrap(storage, "publish", behind(invariants.stored))
+        wrap(storage, "delete", before(invariants.deleting))
     wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))
     try:
         yield

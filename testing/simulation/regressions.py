@@ -80,6 +80,14 @@ REGRESSIONS: Final[dict[str, str]] = {
         "ends=savepoint stop=2 crashes=3 coordinators=1 hangs=20 commits=100 figures=0 sink=staged "
         "live=3 short=1 amid=2"
     ),
+    "a checkpoint that would have stopped the job, stored when it had been given up": (
+        "seed=8794 job=sliding variant=8 records=8 parallelism=2,1 batch=8 interval=1 "
+        "ends=savepoint coordinators=1 after=1 hangs=20 refused=10 limit=short choices=300 amid=1"
+    ),
+    "files that stay because nobody can tell whether the coordinator is still the one": (
+        "seed=7616 job=timers variant=5 records=16 mode=unaligned crashes=2 coordinators=1 "
+        "window=60 failing=60 hangs=20 slow_work=10 figures=0 refused=10"
+    ),
     "a state of which nothing is left, in the second of two over one that was not the last": (
         "seed=14680 job=tumbling variant=1 parallelism=2,1 batch=5 cramped=1 interval=1 at_once=3 "
         "stop=2 window=150 slow_tasks=50 slow_work=1 figures=0 choices=300 own=2 amid=1"

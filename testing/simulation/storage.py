@@ -259,7 +259,8 @@ class Failing(CheckpointStorage):
         return self._call(lambda: self.inner.has_epoch(epoch))
 
     def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
-        return self._call(lambda: self.inner.keeps_epoch(epoch, tenant))
+        """Before files are removed, too, which stay if nobody can tell."""
+        return self._call(lambda: self.inner.keeps_epoch(epoch, tenant), removes=True)
 
     def knows_epoch(self, epoch: int) -> bool:
         return self._call(lambda: self.inner.knows_epoch(epoch))
