@@ -20,7 +20,6 @@ from .history import JobHistory
 from .lifecycle import Step
 from .plan import JobPlan
 from .regions import Region
-from .restart import RestartPolicy
 from .running_attempt import RunningAttempt
 from .task_figures import TaskFigures
 
@@ -42,19 +41,19 @@ class Failover:
     def __init__(
         self,
         plan: JobPlan,
-        policy: RestartPolicy,
+        failures: Failures,
         checkpoints: CheckpointCoordinator,
         numbers: AttemptNumbers,
         figures: TaskFigures,
         history: JobHistory,
     ) -> None:
-        """All but the policy are the job master's."""
+        """All are the job master's."""
         self._plan = plan
         self._checkpoints = checkpoints
         self._numbers = numbers
         self._figures = figures
         self._history = history
-        self.failures = Failures(policy)
+        self.failures = failures
 
     def adopt(self, plan: JobPlan) -> None:
         """The job's from now on; none of its tasks runs."""

@@ -24,10 +24,13 @@ class Failure:
 class Failures:
     """The failures of one job, one per attempt: only the first cause of each counts."""
 
-    def __init__(self, policy: RestartPolicy) -> None:
+    def __init__(self, policy: RestartPolicy, restarts: int = 0) -> None:
+        """`restarts`: of the coordinators that the job had before."""
         self._policy = policy
         self._last: Failure | None = None
-        self.restarts = 0
+        self._why_no_more: str | None = None
+        """If the job fails because restarts are used up."""
+        self.restarts = restarts
         """Decided so far; only grows."""
         self.restart_at_ms = 0
         """When the attempt after the last recoverable failure may begin."""
@@ -42,6 +45,13 @@ class Failures:
         """First cause of the latest failed attempt, in a length for people."""
         return None if self._last is None else self._last.cause
 
+    @property
+    def final_cause(self) -> str | None:
+        """Of a job that fails: the same, and why it is not restarted once more."""
+        if self._last is None or self._why_no_more is None:
+            return self.last_cause
+        return f"{self._last.cause}\nThe job is not restarted again: {self._why_no_more}."
+
     def on_stable(self, now_ms: int) -> None:
         """The job reached RUNNING."""
         self._policy.on_stable(now_ms)
@@ -52,6 +62,7 @@ class Failures:
         self._last = replace(failure, cause=cause)
         delay_ms = self._policy.on_failure(now_ms) if failure.recoverable else None
         if delay_ms is None:
+            self._why_no_more = self._policy.why_not() if failure.recoverable else None
             return JobStatus.FAILING
         self.restarts += 1
         self.restart_at_ms = now_ms + delay_ms

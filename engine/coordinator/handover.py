@@ -22,9 +22,10 @@ class Handover(Generic[Form]):
     """`now`: what the job is; None: what it was planned as. `former`: what it goes back to if it
     does not come up as that, or `returns` from; None: it has come up (`rescales`). `wanted`: what
     it is to be when there is room for it; None: what it is. `failed`: as of `make_policy`.
+    `restarts`: so many there have been.
 
     >>> Handover({"a": 3}, {"a": 2}).told_as(str)
-    Handover(now="{'a': 3}", former="{'a': 2}", wanted=None, returns=False, failed=())
+    Handover(now="{'a': 3}", former="{'a': 2}", wanted=None, returns=False, failed=(), restarts=0)
     """
 
     now: Form | None = None
@@ -32,9 +33,10 @@ class Handover(Generic[Form]):
     wanted: Form | None = None
     returns: bool = False
     failed: Failed = ()
+    restarts: int = 0
 
     def told_as(self, form: Callable[[Form], Other]) -> Handover[Other]:
         """The same with graphs in another form."""
         graphs = (self.now, self.former, self.wanted)
         now, former, wanted = (None if one is None else form(one) for one in graphs)
-        return Handover(now, former, wanted, self.returns, self.failed)
+        return Handover(now, former, wanted, self.returns, self.failed, self.restarts)

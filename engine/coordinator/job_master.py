@@ -54,7 +54,7 @@ from ..messages import CheckpointAcknowledged, MetricsReported, TaskReport, Valu
 from .actions import Actions, AnswerSavepoint, Publish, Warn
 from .announced_ticks import AnnouncedTicks
 from .askers import Asker
-from .failures import Failure
+from .failures import Failure, Failures
 from .handover import Handover
 from .lifecycle import Step
 from .plan import make_plan
@@ -100,7 +100,7 @@ class JobMaster(ShownMaster):
             plan,
             graph,
             starting_point,
-            policy,
+            Failures(policy, left.restarts),
             first_attempt,
             takes_over,
             Rescales(graph, left),

@@ -42,6 +42,10 @@ class RestartPolicy(Protocol):
         """The job reached RUNNING."""
         ...
 
+    def why_not(self) -> str | None:
+        """What to say where `on_failure` gave None; None: that none is wanted at all."""
+        ...
+
 
 class NoRestartPolicy:
     """Never again."""
@@ -54,6 +58,9 @@ class NoRestartPolicy:
 
     def on_stable(self, now_ms: int) -> None:
         """Changes nothing."""
+
+    def why_not(self) -> None:
+        """Nobody expects a restart."""
 
 
 class FixedDelayPolicy:
@@ -77,6 +84,9 @@ class FixedDelayPolicy:
 
     def on_stable(self, now_ms: int) -> None:
         """Changes nothing: the attempts are not given back."""
+
+    def why_not(self) -> str:
+        return f"its restart strategy allows {self._attempts} restarts in all"
 
 
 class ExponentialDelayPolicy:
@@ -116,6 +126,9 @@ class ExponentialDelayPolicy:
     def on_stable(self, now_ms: int) -> None:
         self._running_since = now_ms
 
+    def why_not(self) -> None:
+        """It never gives up."""
+
 
 class FailureRatePolicy:
     """Restarts while failures stay rare."""
@@ -139,6 +152,12 @@ class FailureRatePolicy:
 
     def on_stable(self, now_ms: int) -> None:
         """Changes nothing: only the rate counts."""
+
+    def why_not(self) -> str:
+        return (
+            f"its restart strategy allows {self._allowed} failures within "
+            f"{self._interval_ms / 1000:g} s, and this was one more"
+        )
 
 
 def make_policy(

@@ -49,12 +49,17 @@ class ShownMaster:
     def handover(self, kept: KeepGraph) -> Handover[ExecutionGraph]:
         """What another master is to go on from once this is written down."""
         settled = self._job.rescales.settled
-        return Handover(kept.graph, kept.former, settled, kept.returns, self.failed)
+        return Handover(kept.graph, kept.former, settled, kept.returns, self.failed, self.restarts)
 
     @property
     def failed(self) -> Failed:
         """What another coordinator has to know of the failures so far."""
         return self._job.failures.so_far
+
+    @property
+    def restarts(self) -> int:
+        """Of the job, those under the coordinators before this included."""
+        return self._job.failures.restarts
 
     @property
     def rescaling(self) -> bool:
@@ -84,7 +89,7 @@ class ShownMaster:
             name=self._plan.job_name,
             status=self._life.status,
             attempt=self._numbers.newest,
-            restarts=self._job.failures.restarts,
+            restarts=self.restarts,
             running_tasks=0 if running is None else len(running.progress.running),
             total_tasks=len(self._plan.tasks),
             checkpoints=self._checkpoints.statistics(),

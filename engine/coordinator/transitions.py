@@ -34,14 +34,13 @@ from .askers import Asker
 from .attempt_numbers import AttemptNumbers
 from .checkpointing import CheckpointTranslator
 from .failover import Failover, RestartRegion
-from .failures import Failure
+from .failures import Failure, Failures
 from .history import JobHistory
 from .lifecycle import Lifecycle, Step
 from .plan import JobPlan, make_plan
 from .regions import Region
 from .rescaled_part import Part, staying_part_of
 from .rescales import Rescales, Stage, exceeds, shortage_of, why_no_rescale
-from .restart import RestartPolicy
 from .running_attempt import NOTHING, Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
 from .takeover import TakeOver, begun, take_over
@@ -56,13 +55,13 @@ class Transitions:
         plan: JobPlan,
         graph: ExecutionGraph,
         starting_point: StartingPoint,
-        policy: RestartPolicy,
+        failures: Failures,
         first_attempt: int,
         takes_over: bool,
         rescales: Rescales,
     ) -> None:
-        """`plan`: of `graph`. `first_attempt`, `takes_over`: as of JobMaster. `rescales`: of the
-        job."""
+        """`plan`: of `graph`. `first_attempt`, `takes_over`: as of JobMaster. `failures`,
+        `rescales`: of the job."""
         self.plan, self.graph = plan, graph
         self.rescales = rescales
         self.life = Lifecycle(plan.job_name)
@@ -76,7 +75,7 @@ class Transitions:
         self.figures = TaskFigures(plan.tasks)
         self.failover = Failover(
             plan,
-            policy,
+            failures,
             self.checkpoints,
             self.numbers,
             self.figures,
@@ -493,7 +492,7 @@ class Transitions:
         left += self.carry_out(self.checkpoints.on_job_end(status), now_ms)
         for n in self.checkpoints.pending:
             left.append(Warn(f"the job ends while checkpoint {n} is being published"))
-        error = self.failures.last_cause if status is JobStatus.FAILED else None
+        error = self.failures.final_cause if status is JobStatus.FAILED else None
         return (*left, JobEnded(status, error))
 
     def _leave_attempt(self, now_ms: int) -> Actions:

@@ -290,8 +290,9 @@ class CoordinatorLife:
 
     def _note_attempt(self, attempt: Attempt) -> None:
         """Before it begins; on the driver's thread."""
-        assert self._driver is not None
-        self._term.note_attempt(attempt, self._driver.failed)
+        driver = self._driver
+        assert driver is not None
+        self._term.note_attempt(attempt, driver.failed, driver.restarts)
 
     def _keep_graph(self, left: Handover[Widths]) -> None:
         """On the driver's thread, which goes on when it is written, or cannot be."""

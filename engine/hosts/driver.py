@@ -173,7 +173,7 @@ class JobDriver(JobPicture):
         self._tasks = DeployedTasks(job_id, cluster, self._storage, self.errands)
         self._results = Publishing(publish, results)
         self._tick_at: int | None = None
-        self._restarts = 0
+        self._restarts = self._master.restarts
         """Those that have been logged."""
         traces = graph.config.traces
         self._traces = JobTraces(traces, job_id, graph.name, self._master.labels)

@@ -71,6 +71,11 @@ class JobPicture:
         return self._shown[0].last_rescale
 
     @property
+    def restarts(self) -> int:
+        """As of `Handover`, with which it goes to the next coordinator."""
+        return self._told.restarts
+
+    @property
     def failed(self) -> Failed:
         """What a driver after this one has to know of the job's failures."""
         return self._told.failed

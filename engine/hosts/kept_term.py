@@ -46,10 +46,10 @@ class KeptTerm:
             self.now = replace(self.now, **fields)
             return self._records.write(self.now)
 
-    def note_attempt(self, attempt: Attempt, failed: Failed) -> None:
-        """Before it begins; `failed`: as of `Handover`. There is an attempt behind each failure."""
+    def note_attempt(self, attempt: Attempt, failed: Failed, restarts: int) -> None:
+        """Before it begins; the rest as of `Handover`. There is an attempt behind each failure."""
         now = self.now
-        left = replace(now.left, failed=failed)
+        left = replace(now.left, failed=failed, restarts=restarts)
         self.change(attempt=max(now.attempt, attempt), left=left)
 
     async def promise(self, **fields: Any) -> None:

@@ -61,7 +61,9 @@ class SimulatedRescales:
 
     def left_by(self, driver: JobDriver | None) -> Handover[Widths]:
         """What a coordinator begins with that comes now, behind this one."""
-        return replace(self._kept, failed=() if driver is None else driver.failed)
+        if driver is None:
+            return replace(self._kept, failed=(), restarts=0)
+        return replace(self._kept, failed=driver.failed, restarts=driver.restarts)
 
     def keeper(self, hire: Callable[[str], Worker], driver: Callable[[], JobDriver]) -> Keep | None:
         """Of one coordinator: it takes its time, as its other workers do."""

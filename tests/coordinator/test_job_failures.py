@@ -14,7 +14,7 @@ from strom.checkpoint.handles import (
 )
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest, Rejected
-from strom.core.config import NoRestart
+from strom.core.config import FailureRateRestart, FixedDelayRestart, NoRestart
 from strom.core.ids import TaskId
 from strom.core.job_status import JobStatus
 from strom.engine.coordinator.actions import (
@@ -82,6 +82,24 @@ def test_restarts_run_out_with_the_first_cause(graph: Callable[..., ExecutionGra
     assert job.master.on_cancel(8) == ()
     assert job.master.on_tick(10**9) == ()
     assert job.report_all(TaskRunning, 9) == ()
+
+
+def test_restarts_that_are_used_up_are_said_to_be(graph: Callable[..., ExecutionGraph]) -> None:
+    """Behind the cause. Of what no restart would help, and where none is wanted, it is not said."""
+    said = {}
+    for strategy in (FixedDelayRestart(0), FailureRateRestart(0), NoRestart()):
+        for recoverable in (True, False):
+            job = Job(graph(strategy))
+            job.run()
+            job.master.on_report(TaskFailed(K0, 0, "odd", recoverable=recoverable), 5)
+            (ended,) = of(JobEnded, job.master.on_all_stopped(0, 6))
+            said[type(strategy).__name__, recoverable] = ended.error
+            assert job.master.status().last_failure == "odd"
+    again = "odd\nThe job is not restarted again: its restart strategy allows"
+    assert said.pop(("FixedDelayRestart", True)) == f"{again} 0 restarts in all."
+    rate = said.pop(("FailureRateRestart", True))
+    assert rate == f"{again} 0 failures within 300 s, and this was one more."
+    assert set(said.values()) == {"odd"}
 
 
 def test_a_lost_process_explains_a_broken_connection(graph: Callable[..., ExecutionGraph]) -> None:

@@ -26,6 +26,7 @@ def test_no_restart() -> None:
     policy = make_policy(NoRestart(), random.Random(0))
     policy.on_stable(0)
     assert policy.on_failure(1) is None
+    assert policy.why_not() is None
 
 
 def test_fixed_delay_runs_out_and_is_not_given_back() -> None:
@@ -34,6 +35,7 @@ def test_fixed_delay_runs_out_and_is_not_given_back() -> None:
     policy.on_stable(10)
     assert policy.on_failure(10**9) == 70
     assert policy.on_failure(2 * 10**9) is None
+    assert policy.why_not() == "its restart strategy allows 2 restarts in all"
 
 
 def exponential(jitter: float = 0.0) -> ExponentialDelayRestart:
@@ -76,6 +78,7 @@ def test_failure_rate_forgets_old_failures() -> None:
     assert policy.on_failure(1_500) == 5
     # 900, 1,500 and 1,600 are within 1,000 ms.
     assert policy.on_failure(1_600) is None
+    assert "allows 2 failures within 1 s, and this was one more" in str(policy.why_not())
 
 
 @pytest.mark.parametrize(

@@ -182,11 +182,12 @@ def test_failures_before_count_for_the_restart_strategy(
     left: Left, before: tuple[int, ...], status: str
 ) -> None:
     """Which allows two restarts in the life of the job."""
-    master, _ = left.going(left=Handover(failed=before))
+    master, _ = left.going(left=Handover(failed=before, restarts=7))
     actions = master.on_source_failed(3, "odd", 1004)
     assert act.CancelAll(3) in actions
     assert master.status().status is JobStatus[status]
     assert master.failed == (2,)
+    assert master.status().restarts == (8 if status == "RESTARTING" else 7)
 
 
 def test_sinks_hear_what_writers_show_whether_they_go_on_or_not(left: Left) -> None:

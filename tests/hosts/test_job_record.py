@@ -14,6 +14,7 @@ from strom.engine.coordinator.handover import Handover
 from strom.engine.hosts import job_record, record_keeper
 from strom.engine.hosts.job_outcome import JobOutcome
 from strom.engine.hosts.job_record import DEATHS_MS, MOST_DEATHS, Begun, JobRecord, Term
+from strom.engine.hosts.kept_term import KeptTerm
 from strom.engine.hosts.record_keeper import Left, RecordKeeper
 
 BEGUN = Begun(b"graph", first_attempt=7, token="t")
@@ -31,7 +32,7 @@ def test_what_is_written_is_read_until_it_is_removed(
         record.read()
     record.begin(BEGUN)
     assert JobRecord(root, "a1").read() == (BEGUN, Term())
-    left = Handover({"sums": 3}, {"sums": 2}, failed=[2])
+    left = Handover({"sums": 3}, {"sums": 2}, failed=[2], restarts=3)
     term = Term(2, False, 9, (5, 6, 7), left=left)
     record.write(term.next(8))
     assert JobRecord(root, "a1").read() == (
@@ -144,6 +145,19 @@ def test_who_was_held_up_does_not_set_the_term_back(tmp_path: Path) -> None:
             assert (record.term(), record.outcome()) == (replace(newer, since_ms=[]), None)
 
     asyncio.run(ask())
+
+
+def test_an_attempt_is_written_down_with_the_failures_before_it(tmp_path: Path) -> None:
+    async def note() -> None:
+        term = KeptTerm(RecordKeeper(JobRecord(str(tmp_path), "a1"), "a1"))
+        await asyncio.wrap_future(term.begin(BEGUN, True, 1))
+        await asyncio.wrap_future(term.change(left=Handover({"sums": 3})))
+        term.note_attempt(9, [2], 3)
+        await term.promise()
+
+    asyncio.run(note())
+    written = JobRecord(str(tmp_path), "a1").term()
+    assert (written.attempt, written.left) == (9, Handover({"sums": 3}, failed=[2], restarts=3))
 
 
 def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(
