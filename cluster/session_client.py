@@ -177,13 +177,13 @@ class SessionJobClient(RayJobClient):
         return coordinator
 
     def _none_yet(self) -> TimeoutError:
-        return TimeoutError(f"job '{self._name}' ({self._job_id}) has no coordinator yet")
+        return TimeoutError(f"{self._job} has no coordinator yet")
 
     def _follow(self, deadline: float | None) -> None:
         """Find the next coordinator, or learn how the job ended."""
         if self._outcome is not None:
             return
-        following = Following(f"job '{self._name}' ({self._job_id})", self._run)
+        following = Following(self._job, self._run)
         while True:
             left = POLL_S if following.said else SOON_S
             if deadline is not None:
@@ -204,7 +204,7 @@ class SessionJobClient(RayJobClient):
                     if say is not None:
                         print(printable(say), file=sys.stderr, flush=True)
                 case GiveUp(why):
-                    raise TransportError(f"job '{self._name}' ({self._job_id}) is lost: {why}")
+                    raise TransportError(f"{self._job} is lost: {why}")
             if left <= 0:
                 raise self._none_yet()
 
@@ -222,7 +222,7 @@ class SessionJobClient(RayJobClient):
         except ConfigurationError:
             self._release()
             raise JobFailedError(
-                f"the coordinator of job '{self._name}' ({self._job_id}) is gone "
+                f"the coordinator of {self._job} is gone "
                 f"({self._why_gone}), and the session does not know the job: {self._remedy()}"
             ) from None
         return following.told(record, why)
@@ -243,7 +243,7 @@ class SessionJobClient(RayJobClient):
         found = find()
         if found is None:
             raise TransportError(
-                f"the dispatcher that knows of job '{self._name}' ({self._job_id}) is gone: "
+                f"the dispatcher that knows of {self._job} is gone: "
                 "`strom cluster start` on the same registry"
             )
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from ..texts import encodable
 
@@ -46,7 +46,7 @@ class Outside:
 def global_of(function: FunctionType, name: str) -> Read:
     """A global, or a builtin that none hides."""
     known = function.__globals__
-    builtins = function.__builtins__
+    builtins = cast(Any, function).__builtins__  # of which some of mypy's stubs know nothing
 
     def read() -> Any:
         if name in known:

@@ -69,6 +69,9 @@ SOON_S = 0.5
 PAUSE_S = 0.2
 """Before it is asked again."""
 
+NOTICE_JOB = 200
+"""Characters of what a job is called where its coordinator is away: its id is at the end."""
+
 NOTICE_NAME = 120
 """Characters of a job's name that are told when it starts: who reads the line looks for the id
 behind it, in so many bytes as `core.child_output` takes for a line."""
@@ -85,6 +88,34 @@ class JobOver(Exception):
     """There is no coordinator to ask, and the client knows how the job ended."""
 
 
+class _Absence:
+    """Of a coordinator, while a call waits for it; thread-safe, as calls of one client may wait
+    side by side."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._waiting = 0
+        self._told = False
+
+    def __enter__(self) -> None:
+        with self._changing:
+            self._waiting += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._waiting -= 1
+            self._told = self._told and self._waiting > 0
+
+    def tell(self, job: str) -> None:
+        """The user, unless he has been told of it."""
+        with self._changing:
+            told, self._told = self._told, True
+        if not told:
+            job = cut(printable(job), NOTICE_JOB)
+            notice = f"strom: the coordinator of {job} cannot be reached; waiting until it is back"
+            print(notice, file=sys.stderr, flush=True)
+
+
 class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
     """Follows one job through its coordinator; works from any process of the cluster. Needs the
     coordinator no more once it knows how the job ended."""
@@ -92,15 +123,20 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
     def __init__(
         self,
         job_id: str,
-        name: str,
+        name: str | None,
         coordinator: Any,
         checkpoints: str | None = None,
         attachment: Attachment | None = None,
     ) -> None:
-        """`checkpoints`: where they are, if they outlive the coordinator. `attachment`: what the
-        job ends with this program by, if it does."""
+        """`name`: None: nobody has told it, nor of `checkpoints`. `checkpoints`: where they are, if
+        they outlive the coordinator. `attachment`: what the job ends with this program by, if it
+        does."""
         self._job_id = job_id
-        self._name = name
+        self._name = name or job_id
+        self._job = f"job {job_id}" if name is None else f"job '{name}' ({job_id})"
+        """What it is called in messages."""
+        self._knows = name is not None
+        self._away = _Absence()
         self._coordinator = coordinator
         self._checkpoints = checkpoints
         self._attachment = attachment
@@ -118,7 +154,7 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
                 f"there is no job '{job_id}' on this cluster (no actor '{name}'): it runs on "
                 f"another, or ended more than {LINGER_S:.0f} s ago"
             ) from None
-        return cls(job_id, job_id, coordinator)
+        return cls(job_id, None, coordinator)
 
     @property
     def ends_with_program(self) -> bool:
@@ -193,7 +229,7 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
         return address
 
     def published(self, operator_id: OperatorId) -> Iterator[Any]:
-        delivered = Delivered(f"job '{self._name}' ({self._job_id})")
+        delivered = Delivered(self._job)
         reading: list[Any] = []
 
         def ask(coordinator: Any) -> Any:
@@ -276,7 +312,7 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
                 return ray.get(call(coordinator), timeout=answer_s)
             except ray.exceptions.GetTimeoutError:
                 raise TransportError(
-                    f"the coordinator of job '{self._name}' ({self._job_id}) does not answer "
+                    f"the coordinator of {self._job} does not answer "
                     f"within {answer_s:g} s: ask again"
                 ) from None
             except ray.exceptions.ActorUnavailableError:
@@ -291,25 +327,20 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
     def _unavailable(self, coordinator: Any) -> None:
         """It cannot be reached now. Returns if it is to be asked again: its process may just have
         died, and comes back; or its node hangs."""
-        began, told = time.monotonic(), False
-        while time.monotonic() < began + AWAY_S:
-            try:
-                ray.get(coordinator.state.remote(), timeout=AWAY_S)
-                return
-            except ray.exceptions.GetTimeoutError:
-                break
-            except ray.exceptions.ActorUnavailableError:
-                if not told and time.monotonic() > began + SOON_S:
-                    told = True
-                    print(
-                        f"strom: the coordinator of job '{cut(printable(self._name), NOTICE_NAME)}'"
-                        f" ({self._job_id}) cannot be reached; waiting until it is back",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-                time.sleep(PAUSE_S)
-            except ray.exceptions.RayError:
-                return  # whoever asks it hears that, too
+        began = time.monotonic()
+        with self._away:
+            while time.monotonic() < began + AWAY_S:
+                try:
+                    ray.get(coordinator.state.remote(), timeout=AWAY_S)
+                    return
+                except ray.exceptions.GetTimeoutError:
+                    break
+                except ray.exceptions.ActorUnavailableError:
+                    if time.monotonic() > began + SOON_S:
+                        self._away.tell(self._job)
+                    time.sleep(PAUSE_S)
+                except ray.exceptions.RayError:
+                    return  # whoever asks it hears that, too
         raise self._out_of_reach()
 
     def _lost(self, coordinator: Any, error: Exception) -> None:
@@ -319,7 +350,7 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
 
     def _out_of_reach(self) -> TransportError:
         return TransportError(
-            f"the coordinator of job '{self._name}' ({self._job_id}) cannot be reached; the "
+            f"the coordinator of {self._job} cannot be reached; the "
             f"job may go on: ask again, or from elsewhere with strom.attach('{self._job_id}')"
         )
 
@@ -329,12 +360,14 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
 
     def _gone(self, error: Exception) -> str:
         return (
-            f"the coordinator of job '{self._name}' ({self._job_id}) is gone, and the job with it: "
+            f"the coordinator of {self._job} is gone, and the job with it: "
             f"{why_gone(str(error))}; {self._remedy()}"
         )
 
     def _remedy(self) -> str:
         """What to do now that the coordinator is gone."""
+        if not self._knows:
+            return "start it again with restore_from its newest checkpoint, if it keeps any"
         if self._checkpoints is None:
             return "start it again from the beginning: it keeps no checkpoints in a storage"
         folder = f"{self._checkpoints.rstrip('/')}/{self._job_id}"

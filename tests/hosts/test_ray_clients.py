@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -92,7 +94,12 @@ ACCOUNT = """The actor died unexpectedly before finishing this task.
 """How Ray begins."""
 
 
-def gone(monkeypatch: pytest.MonkeyPatch, end: str, checkpoints: str | None = None) -> str:
+def gone(
+    monkeypatch: pytest.MonkeyPatch,
+    end: str,
+    checkpoints: str | None = None,
+    name: str | None = "job",
+) -> str:
     def get(call: Any, timeout: float | None = None) -> Any:
         error = ray_host.ray.exceptions.ActorDiedError()
         error.error_msg = ACCOUNT + end
@@ -101,7 +108,7 @@ def gone(monkeypatch: pytest.MonkeyPatch, end: str, checkpoints: str | None = No
     monkeypatch.setattr(ray_host.ray, "get", get)
     stand = types.SimpleNamespace(state=types.SimpleNamespace(remote=lambda: None))
     with pytest.raises(JobFailedError) as caught:
-        RayJobClient("id", "job", stand, checkpoints).get_job_status()
+        RayJobClient("id", name, stand, checkpoints).get_job_status()
     assert caught.value.__suppress_context__
     return str(caught.value)
 
@@ -132,6 +139,40 @@ def test_where_the_checkpoints_of_a_job_without_coordinator_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert "in s3://bucket/state/id" in gone(monkeypatch, "", "s3://bucket/state/")
+
+
+def test_who_attached_to_a_job_does_not_know_whether_it_kept_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = gone(monkeypatch, "", name=None)
+    assert text.startswith("the coordinator of job id is gone")
+    assert "restore_from its newest checkpoint, if it keeps any" in text
+    assert "from the beginning" not in text
+
+
+def test_a_wait_for_the_coordinator_is_told_once_however_many_calls_wait(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And once more when it is away again."""
+    back_at = 0.0
+
+    def get(call: Any, timeout: float | None = None) -> Any:
+        if time.monotonic() < back_at:
+            raise ray_host.ray.exceptions.ActorUnavailableError("GOAWAY", None)
+        return JobStatus.RUNNING
+
+    monkeypatch.setattr(ray_host.ray, "get", get)
+    monkeypatch.setattr(ray_host, "SOON_S", 0.02)
+    monkeypatch.setattr(ray_host, "PAUSE_S", 0.02)
+    stand = types.SimpleNamespace(state=types.SimpleNamespace(remote=lambda: None))
+    client = RayJobClient("id", None, stand)
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(2):
+            back_at = time.monotonic() + 0.3
+            calls = [pool.submit(client.get_job_status) for _ in range(4)]
+            assert {call.result() for call in calls} == {JobStatus.RUNNING}
+    told = "strom: the coordinator of job id cannot be reached; waiting until it is back\n"
+    assert capsys.readouterr().err == told * 2
 
 
 def test_a_coordinator_out_of_reach_may_come_back(
