@@ -21,6 +21,8 @@ from uuid import uuid4
 
 from fsspec.implementations.local import LocalFileSystem
 
+from .transient import status_codes
+
 _log = logging.getLogger("strom")
 
 _CONDITIONAL: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory"})
@@ -28,6 +30,15 @@ _CONDITIONAL: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"
 
 _warned_of: set[str] = set()
 """Stores of which this process has said that they make no file exclusively."""
+
+_REFUSALS: Final = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict"})
+_REFUSED: Final = (
+    *("PreconditionFailed", "Precondition Failed", "ConditionalRequestConflict"),
+    "pre-conditions you specified did not hold",
+)
+"""In what errors say that libraries have made of others."""
+
+_MOST_CAUSES: Final = 8
 
 _UNSUPPORTED: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 
@@ -128,9 +139,18 @@ def _takes_mode(filesystem: Any) -> bool:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether a server says that there is such a file, or that another writer is just making it."""
-    text = f"{type(error).__name__} {error}"
-    return any(sign in text for sign in ("PreconditionFailed", "412", "ConditionalRequestConflict"))
+    """Whether a server says that there is such a file, or that another writer is just making it. A
+    number in a text says nothing: it may be a part of the path."""
+    found: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if found is None:
+            return False
+        told = {str(code) for code in status_codes(found)}
+        text = f"{type(found).__name__} {found}"
+        if told & _REFUSALS or any(sign in text for sign in _REFUSED):
+            return True
+        found = found.__cause__
+    return False
 
 
 def _is_unknown(error: Exception) -> bool:

@@ -113,14 +113,20 @@ def _is_transient(error: BaseException) -> bool:
         return True
     if any(kind.__name__ in _NAMES for kind in type(error).__mro__):
         return True
+    return any(code in _CODES or code in _STATUS for code in status_codes(error))
+
+
+def status_codes(error: BaseException) -> Iterator[str | int]:
+    """What a server has said, as far as the error knows: names of codes, and numbers of HTTP."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # botocore.exceptions.ClientError
         about: Any = response.get("Error") or {}
         meta: Any = response.get("ResponseMetadata") or {}
-        return about.get("Code") in _CODES or meta.get("HTTPStatusCode") in _STATUS
-    if getattr(error, "error_code", None) in _CODES:  # azure
-        return True
-    return any(_status(error, name) in _STATUS for name in ("status", "status_code", "code"))
+        told: tuple[Any, ...] = (about.get("Code"), meta.get("HTTPStatusCode"))
+    else:
+        named = (_status(error, name) for name in ("status", "status_code", "code"))
+        told = (getattr(error, "error_code", None), *named)  # azure has both
+    yield from (code for code in told if isinstance(code, (str, int)))
 
 
 def _status(error: BaseException, name: str) -> int | None:

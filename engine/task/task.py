@@ -264,7 +264,7 @@ class Task:
         busy |= self._commits.fire(self._clock.now_ms())
         if self._halted:
             return self._stand_still() or busy
-        if self._wakeups.fire(self._clock.now_ms()):
+        if self._wakeups.fire(self._clock.now_ms(), lambda: self._halted):
             busy = True
             self._intake.wake()
         busy |= self._pump(0)
@@ -310,6 +310,8 @@ class Task:
         """What is parked, snapshots that waited for it, then input; whether anything was done."""
         chain, checkpoints = self._chain, self._checkpoints
         busy = checkpoints.look_ahead()
+        if self._halted:
+            return busy
         busy |= chain.resume()
         busy |= checkpoints.take_waiting()
         if checkpoints.waiting or self._halted:

@@ -88,6 +88,19 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=7616 job=timers variant=5 records=16 mode=unaligned crashes=2 coordinators=1 "
         "window=60 failing=60 hangs=20 slow_work=10 figures=0 refused=10"
     ),
+    "a task that goes on with what it had parked, behind the barrier that makes it stand still": (
+        "seed=34574 job=two_stages variant=9 records=16 batch=1 cramped=1 mode=unaligned "
+        "interval=4 retained=2 coordinators=1 window=60 hangs=5 slow_tasks=20 late=2 figures=0 "
+        "own=3 looks=2"
+    ),
+    "a checkpoint in a folder whose name has the number of a server's refusal": (
+        "seed=34127 job=pairs variant=6 records=2 batch=2 interval=1 storage=objects window=60 "
+        "failing=60 figures=0 choices=100 amid=2"
+    ),
+    "files that stay because nobody can tell whether there is a newer coordinator": (
+        "seed=16997 job=sessions cramped=1 mode=unaligned interval=4 crashes=1 window=150 "
+        "failing=60 slow_tasks=50 slow_work=1 figures=0 choices=100 live=2 own=1"
+    ),
     "a state of which nothing is left, in the second of two over one that was not the last": (
         "seed=14680 job=tumbling variant=1 parallelism=2,1 batch=5 cramped=1 interval=1 at_once=3 "
         "stop=2 window=150 slow_tasks=50 slow_work=1 figures=0 choices=300 own=2 amid=1"

@@ -253,10 +253,12 @@ class Failing(CheckpointStorage):
         return self._call(lambda: self.inner.begin_epoch(tenant))
 
     def tenants(self, last: bool = False) -> dict[int, Tenant | None]:
-        return self._call(lambda: self.inner.tenants(last))
+        """As `keeps_epoch`."""
+        return self._call(lambda: self.inner.tenants(last), removes=True)
 
     def has_epoch(self, epoch: int) -> bool:
-        return self._call(lambda: self.inner.has_epoch(epoch))
+        """As `keeps_epoch`."""
+        return self._call(lambda: self.inner.has_epoch(epoch), removes=True)
 
     def keeps_epoch(self, epoch: int, tenant: Tenant) -> bool:
         """Before files are removed, too, which stay if nobody can tell."""

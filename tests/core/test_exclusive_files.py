@@ -69,6 +69,48 @@ def test_object_stores_and_those_without_conditions(
     assert [one.partition(" cannot")[0] for one in said] == ([place] if error else []), "once"
 
 
+def told(message: str, **attributes: Any) -> Exception:
+    """What the library of a store raises."""
+    error = OSError(errno.EINVAL, message)
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
+
+BOTO = {"Error": {"Code": "PreconditionFailed"}, "ResponseMetadata": {"HTTPStatusCode": 412}}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        told("An error occurred", response=BOTO),
+        told("An error occurred", response={"Error": {"Code": "ConditionalRequestConflict"}}),
+        told("At least one of the pre-conditions you specified did not hold"),
+        told("no", code=412),
+        told("no", status_code="412"),
+        told("no", __cause__=told("", response=BOTO)),
+    ],
+    ids=lambda error: str(vars(error)),
+)
+def test_what_refusals_look_like(error: Exception) -> None:
+    assert not create(Old(error), "/exclusive/epoch-1", b"one")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("/exclusive-34127/epoch-412: no answer"),
+        told("412 of 900 bytes were sent", code=500),
+        told("the server is busy", response={"Error": {"Code": "SlowDown"}}),
+    ],
+    ids=str,
+)
+def test_a_number_in_a_text_is_no_refusal(error: Exception) -> None:
+    """Who takes the file for another's gives up what would have gone well the next time."""
+    with pytest.raises(type(error), match=str(error.args[-1])):
+        create(Old(error), "/exclusive-34127/epoch-412", b"one")
+
+
 def test_what_a_server_refuses_for_another_reason_is_raised() -> None:
     with pytest.raises(PermissionError):
         create(Old(PermissionError("not yours")), "/exclusive/epoch-1", b"one")

@@ -34,6 +34,7 @@ from strom.engine.task.checkpointing import TaskCheckpoints
 from strom.engine.task.deployment import deployments_of
 from strom.engine.task.edges import EdgeWriter
 from strom.engine.task.intake import GateIntake
+from strom.engine.task.task import Task, TaskState
 from strom.engine.task.wakeups import Wakeups
 
 SOURCE, SINK = TaskId("source", 1), TaskId("sink", 0)
@@ -122,6 +123,66 @@ def test_a_stop_that_comes_while_it_is_held_holds_behind_that() -> None:
     source.take(2, halt=True, savepoint="/s")
     source.go_on(CheckpointId(1))
     assert (source.held_at, source.halted_at) == (None, 2)
+
+
+class Parked(Task):
+    """A task that has something to emit still when a barrier comes that is put ahead of it."""
+
+    def __init__(self, holds: bool) -> None:
+        self.holds, self.done = holds, list[str]()
+        nothing: Any = SimpleNamespace(ended=False)
+        chain: Any = SimpleNamespace(resume=self.resume, busy=False, available=False, settled=False)
+        checkpoints: Any = SimpleNamespace(
+            held_at=None,
+            halted_at=None,
+            waiting=False,
+            look_ahead=self.look,
+            take_waiting=lambda: False,
+        )
+        self._chain, self._checkpoints, self._intake = chain, checkpoints, nothing
+        deployment: Any = SimpleNamespace(halted=False)
+        self.deployment = deployment
+        self.state = TaskState.RUNNING
+
+    def look(self) -> bool:
+        self.done.append("barrier")
+        self._checkpoints.held_at = CheckpointId(1) if self.holds else None
+        return True
+
+    def resume(self) -> bool:
+        self.done.append("emitted")
+        return True
+
+
+def test_what_is_parked_stays_so_behind_a_barrier_that_is_put_ahead_of_it() -> None:
+    """The channels are others when it goes on: what it emitted meanwhile would be lost."""
+    for holds, done in ((True, ["barrier"]), (False, ["barrier", "emitted"])):
+        task = Parked(holds)
+        task._work()
+        assert task.done == done
+
+
+def test_times_that_are_due_wait_behind_a_barrier_that_one_of_them_has_put_ahead() -> None:
+    wakeups, held, done = Wakeups(), [False], list[str]()
+
+    def hold(now_ms: int) -> None:
+        held[0] = True
+        done.append(f"barrier {now_ms}")
+
+    barrier, timer = (
+        wakeups.register(hold),
+        wakeups.register(lambda now: done.append(f"timer {now}")),
+    )
+    for at in (3, 4, 9):
+        timer(at)
+    barrier(2)
+    assert wakeups.fire(5, lambda: held[0])
+    assert (done, wakeups.next_due()) == (["barrier 5"], 3)
+    wakeups.validate()
+    held[0] = False
+    assert wakeups.fire(6, lambda: held[0])
+    assert (done, wakeups.next_due()) == (["barrier 5", "timer 6"], 9)
+    wakeups.validate()
 
 
 # --- wired anew ----------------------------------------------------------------------------------
