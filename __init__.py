@@ -119,7 +119,7 @@ if TYPE_CHECKING:
         ObjectArrayTypeInfo, PickledBytesTypeInfo as PickledBytesTypeInfo, PrimitiveArrayTypeInfo as
         PrimitiveArrayTypeInfo, RowTypeInfo as RowTypeInfo, SqlTimeTypeInfo as SqlTimeTypeInfo,
         TimeTypeInfo as TimeTypeInfo, TimestampTypeInfo as TimestampTypeInfo, TupleTypeInfo as
-        TupleTypeInfo, TypeInformation as TypeInformation
+        TupleTypeInfo, TypeInformation as TypeInformation, UnionTypeInfo as UnionTypeInfo
     )
     from .api.types.type_info import TypeInfo as TypeInfo, Types as Types
     from .api.watermarks import (
@@ -186,6 +186,7 @@ if TYPE_CHECKING:
     from .core.row import Row as Row
     from .core.row import RowKind as RowKind
     from .core.state_config import StateConfig as StateConfig
+    from .core.union_type import OfKind as OfKind
     from .engine.hosts.ray_connect import connect_to_ray as connect_to_ray
     from .state.descriptors import (
         AggregatingStateDescriptor as AggregatingStateDescriptor, ListStateDescriptor as
@@ -265,7 +266,8 @@ _PUBLIC = {
     "api.types.type_classes": (
         "BasicArrayTypeInfo BasicType BasicTypeInfo DateTypeInfo InstantTypeInfo ListTypeInfo "
         "MapTypeInfo ObjectArrayTypeInfo PickledBytesTypeInfo PrimitiveArrayTypeInfo RowTypeInfo "
-        "SqlTimeTypeInfo TimeTypeInfo TimestampTypeInfo TupleTypeInfo TypeInformation"
+        "SqlTimeTypeInfo TimeTypeInfo TimestampTypeInfo TupleTypeInfo TypeInformation "
+        "UnionTypeInfo"
     ),
     "api.types.type_info": "TypeInfo Types",
     "api.watermarks": "TimestampAssigner WatermarkGenerator WatermarkStrategy",
@@ -307,6 +309,7 @@ _PUBLIC = {
     "core.metrics_config": "MetricsConfig",
     "core.row": "Row RowKind",
     "core.state_config": "StateConfig",
+    "core.union_type": "OfKind",
     "engine.hosts.ray_connect": "connect_to_ray",
     "state.descriptors": (
         "AggregatingStateDescriptor ListStateDescriptor MapStateDescriptor ReducingStateDescriptor "

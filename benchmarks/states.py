@@ -245,6 +245,7 @@ STATELESS: dict[str, str] = {
     "ExpressionSpec": "none",
     "MapBatchesSpec": "none",
     "PassSpec": "none",
+    "KindSpec": "none",
     "ProjectSpec": "none",
     "AsyncWaitSpec": "what is in flight",
     "AsyncMapBatchesSpec": "what is in flight",

@@ -4,6 +4,7 @@ to be done to them.
     date, time   text: 2024-01-31, 12:00:00.5; Arrow's parser would take numbers only
     BIG_DEC      text or number, of any length; so is BIG_INT
     dictionary   its values
+    UNION        an object of one field, named as the kind: {"bid": {"price": 3}}
     bytes        read from text, never written; so are decimals of more than 38 digits
     not at all   durations, maps, intervals, ...
 """
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TypeMismatchError
+from ..core.union_type import UnionType
 from ..core.value_types import as_stored
 from .json_numbers import big_column, is_big
 
@@ -30,6 +32,8 @@ def read_as(kind: pa.DataType) -> pa.DataType | None:
         return pa.string()
     if _types.is_float16(kind):
         return pa.float32()
+    if isinstance(kind, UnionType):
+        return read_as(kind.spread_type)
     if _types.is_dictionary(kind):
         return read_as(kind.value_type)
     if _types.is_struct(kind):
@@ -90,6 +94,8 @@ def from_json(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _has_form(kind: pa.DataType) -> bool:
     if _types.is_dictionary(kind) or _is_list(kind):
         return _has_form(kind.value_type)
+    if isinstance(kind, UnionType):
+        return _has_form(kind.spread_type)
     if _types.is_struct(kind):
         return all(_has_form(field.type) for field in kind)
     if _is_bytes(kind) or _types.is_decimal256(kind):
@@ -156,6 +162,8 @@ def _from_json(column: Any, kind: pa.DataType) -> pa.Array:
         return column
     if is_big(kind):
         return big_column(column, kind)
+    if isinstance(kind, UnionType):
+        return _gathered(_from_json(column, kind.spread_type), kind)
     if _types.is_time(kind):
         day = pc.binary_join_element_wise(pa.scalar("1970-01-01"), column, pa.scalar(" "))
         return day.cast(pa.timestamp(kind.unit)).cast(kind)
@@ -170,6 +178,13 @@ def _from_json(column: Any, kind: pa.DataType) -> pa.Array:
     if _is_list(kind):
         return _list_from_json(column, kind)
     return column.cast(kind)
+
+
+def _gathered(column: Any, kind: UnionType) -> pa.Array:
+    try:
+        return kind.gathered(column)
+    except TypeMismatchError as error:
+        raise pa.ArrowInvalid(str(error)) from error
 
 
 def _list_from_json(column: Any, kind: pa.DataType) -> pa.Array:

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .arrays import numpy_of
 from .arrow_values import ARROW_ERRORS, inferred, named, to_array
 from .column_values import python_values
 from .errors import TypeMismatchError
 from .failure_text import shown
 from .records import transposed
 from .row import Row, row_factory
+from .taking import take_column, take_rows, take_table
+from .union_type import gathered_unions
 from .value_types import as_type, has_tuple_records, holds, is_value_type
 
 Timestamps = npt.NDArray[np.int64]
@@ -79,7 +80,7 @@ class ColumnBatch:
     def take(self, indices: npt.NDArray[np.int64]) -> ColumnBatch:
         stamps = self.timestamps
         return ColumnBatch(
-            _take(self.data, pa.array(indices)), None if stamps is None else stamps[indices]
+            take_rows(self.data, pa.array(indices)), None if stamps is None else stamps[indices]
         )
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
@@ -88,7 +89,7 @@ class ColumnBatch:
         try:
             data = self.data.filter(pa.array(mask))
         except pa.ArrowNotImplementedError:
-            data = _take(self.data, pa.array(np.flatnonzero(mask)))
+            data = take_rows(self.data, pa.array(np.flatnonzero(mask)))
         left = ColumnBatch(data, None if stamps is None else stamps[mask])
         left._rows = None if self._rows is None else list(compress(self._rows, mask.tolist()))
         return left
@@ -225,64 +226,9 @@ def _is_inferred(value: Any) -> bool:
     return True
 
 
-def _take(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
-    try:
-        return data.take(indices)
-    except pa.ArrowNotImplementedError:
-        columns = [take_column(column, indices) for column in data.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=data.schema)
-
-
-def take_rows(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
-    """`data.take(indices)`, for columns of every type."""
-    return _take(data, indices)
-
-
-def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
-    """`data.take(indices)`, for columns of every type. `indices` has no nulls."""
-    try:
-        return data.take(indices)
-    except pa.ArrowNotImplementedError:
-        batches = data.combine_chunks().to_batches()
-        if not batches:
-            return data
-        return pa.Table.from_batches([_take(pa.concat_batches(batches), indices)])
-
-
-def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
-    """`column.take(indices)`, for every type; null where an index is null."""
-    views = (pa.string_view(), pa.binary_view())
-    if pa.types.is_struct(column.type) and any(field.type in views for field in column.type):
-        parts = [take_column(part, indices) for part in column.flatten()]
-        missing = column.is_null().take(indices).fill_null(True)
-        return pa.StructArray.from_arrays(parts, fields=list(column.type), mask=missing)
-    if pa.types.is_list(column.type) and column.type.value_type in views:
-        texts = column.type.value_type == pa.string_view()
-        plain = pa.list_(pa.large_string() if texts else pa.large_binary())
-        return column.cast(plain).take(indices).cast(column.type)
-    if column.type not in views:
-        return column.take(indices)
-    return _take_views(column, indices)
-
-
-def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
-    """Arrow cannot `take` views yet. They are 16 bytes each; the texts stay where they are."""
-    nulls = None
-    if column.null_count or indices.null_count:
-        valid = column.is_valid().take(indices).fill_null(False)
-        nulls = valid.buffers()[1]
-        indices = indices.fill_null(0)
-    _, views, *texts = column.buffers()
-    rows = numpy_of(indices)
-    held = np.frombuffer(views, dtype="V16", count=column.offset + len(column))[column.offset :]
-    taken = held.take(rows) if len(held) else np.zeros(len(rows), dtype="V16")
-    buffers = [nulls, pa.py_buffer(taken.view(np.uint8)), *texts]
-    return pa.Array.from_buffers(column.type, len(rows), buffers)
-
-
 def _cast(data: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
-        fitted = data.select(schema.names).cast(schema)
+        fitted = gathered_unions(data.select(schema.names), schema).cast(schema)
         arrays = [
             as_type(column, kind) for column, kind in zip(fitted.columns, schema.types, strict=True)
         ]

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import TypeMismatchError
+from .union_type import spread_unions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,6 +24,8 @@ def frame_of(data: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     of a type that polars does not have: it panics of these, which is no Exception."""
     import polars as pl
 
+    if isinstance(data, pa.RecordBatch):
+        data = spread_unions(data)
     for at, field in enumerate(data.schema):
         if _has_fixed_lists(field.type) and _may_be_part(data.column(at)):
             rows = pa.array(np.arange(data.num_rows))

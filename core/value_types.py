@@ -56,6 +56,15 @@ class ValueType(pa.ExtensionType, ABC):  # type: ignore[misc]  # pyarrow has no 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def plain(self) -> pa.DataType:
+        """What Arrow's own types have for its values."""
+        return self.storage
+
+    def as_plain(self, column: pa.Array) -> pa.Array:
+        """The column as its plain type."""
+        return column.storage
+
     @abstractmethod
     def encode(self, value: Any) -> str | bytes:
         """What is stored. TypeMismatchError if the value is not of this type."""
@@ -228,17 +237,34 @@ def as_stored(data: pa.RecordBatch) -> pa.RecordBatch:
     integers are text, objects pickles. Nothing is copied."""
     fields = [field.with_type(_stored_type(field.type)) for field in data.schema]
     columns = [
-        column.storage if isinstance(column.type, ValueType) else as_type(column, field.type)
-        for column, field in zip(data.columns, fields, strict=True)
+        as_type(_as_plain(column, name), field.type)
+        for name, column, field in zip(data.schema.names, data.columns, fields, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _as_plain(column: pa.Array, name: str) -> pa.Array:
+    kind = column.type
+    if isinstance(kind, ValueType):
+        return kind.as_plain(column)
+    if holds(kind, _is_rearranged):
+        raise TypeMismatchError(
+            f"the column '{name}' has values of several kinds within others, which only Python "
+            "can read: make a column of them"
+        )
+    return column
+
+
+def _is_rearranged(kind: pa.DataType) -> bool:
+    """Whether its plain type lays its values out in another way."""
+    return isinstance(kind, ValueType) and kind.plain != kind.storage_type
 
 
 def _stored_type(kind: pa.DataType) -> pa.DataType:
     if not holds(kind, is_value_type):
         return kind
     if isinstance(kind, ValueType):
-        return kind.storage
+        return _stored_type(kind.plain)
     if pa.types.is_map(kind):
         return pa.map_(_stored_type(kind.key_type), _stored_type(kind.item_type))
     fields = [kind.field(at) for at in range(kind.num_fields)]
@@ -275,6 +301,10 @@ def empty_array(kind: pa.DataType) -> pa.Array:
     """A column of no values, of any type."""
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, empty_array(kind.storage_type))
+    if pa.types.is_union(kind) and kind.mode == "dense":
+        children = [empty_array(kind.field(at).type) for at in range(kind.num_fields)]
+        nothing = [None, pa.py_buffer(b""), pa.py_buffer(b"")]
+        return pa.Array.from_buffers(kind, 0, nothing, children=children)
     return pa.nulls(0, kind)  # `pa.array` makes no dictionaries of decimals, and no unions
 
 

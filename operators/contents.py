@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.arrays import Bools, Int64s, numpy_of
+from ..core.union_type import UnionType
 from ..core.value_types import ValueType
 from ..state.column_index import storage_type
 from ..state.hash_columns import hash_columns, validity_of
@@ -62,6 +63,8 @@ def _same(mine: pa.Array, other: pa.Array) -> Bools:
 def _plain(column: pa.Array) -> pa.Array:
     """As it can be hashed, indexed and compared."""
     kind = column.type
+    if isinstance(kind, UnionType):
+        return pa.array([repr(value) for value in kind.values(column)], pa.large_string())
     if isinstance(kind, ValueType):
         return column.storage
     if pa.types.is_nested(kind):

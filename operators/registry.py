@@ -14,6 +14,7 @@ _OPERATORS: dict[str, tuple[str, str]] = {
     "SourceSpec": ("io.source", "ReplayableSourceOperator"),
     "SinkSpec": ("io.sink", "SinkOperator"),
     "PassSpec": ("batches.passing", "PassOperator"),
+    "KindSpec": ("batches.of_kind", "KindOperator"),
     "ProjectSpec": ("batches.project", "ProjectOperator"),
     "MapSpec": ("rows.functions", "MapOperator"),
     "FlatMapSpec": ("rows.functions", "FlatMapOperator"),

@@ -29,6 +29,7 @@ from ..api.specs.joins import (
     TemporalJoinSpec,
     WindowJoinSpec,
 )
+from ..api.specs.kinds import KindSpec
 from ..api.specs.project import ProjectSpec
 from ..api.specs.records import (
     ExpressionSpec,
@@ -99,6 +100,7 @@ _ALONE: dict[type, Implementation] = {
         "the function is Python: broadcast_join() and lookup_join() have kernels",
     ),
     PassSpec: Implementation("batches", "passing records on"),
+    KindSpec: Implementation("batches", "the rows of one kind"),
     ProjectSpec: Implementation("batches", "fields by position"),
     EventTimeSpec: Implementation("batches", "event times from a column"),
     GroupAggregateSpec: Implementation("kernel", "running aggregates"),

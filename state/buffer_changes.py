@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..core.arrays import Groups, Int64s
+from ..core.taking import null_array
 from ..core.value_types import empty_table
 from .group_sort import sorted_by_group
 from .increments import (
@@ -142,7 +143,7 @@ def _cleared(namespaces: Collection[int], schema: pa.Schema) -> pa.Table:
         REMOVED: pa.array(np.ones(count, np.bool_)),
     }
     columns = [
-        known[field.name] if field.name in known else pa.nulls(count, field.type)
+        known[field.name] if field.name in known else null_array(count, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

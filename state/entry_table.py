@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ..core.arrays import Bools, Slots
 from ..core.errors import StateError
+from ..core.taking import null_array
 from .backend import KEY_GROUP, AccColumn, StateTable
 from .change_bits import Bits, slots_of
 from .column_face import EntryState
@@ -218,7 +219,9 @@ class EntryFreeze:
             SLOT: pa.array(replaced),
             REMOVED: pa.array(np.ones(len(replaced), np.bool_)),
         }
-        gone = [known.get(field.name, pa.nulls(len(replaced), field.type)) for field in data.schema]
+        gone = [
+            known.get(field.name, null_array(len(replaced), field.type)) for field in data.schema
+        ]
         data = pa.concat_tables([pa.table(gone, schema=data.schema), data])
         metadata = {IDENTITY: columns_text([SLOT]), SCOPE: columns_text([SLOT])}
         return StateTable(self.name, "entries", data, metadata, "delta") if len(data) else None

@@ -30,6 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.key_kinds import all_given
+from ..core.taking import null_array
 from .encoding import encode
 from .exact_keys import NotExactError, check_equal, check_exact, equal_bytes, exact_bytes
 from .group_sort import sorted_by_group
@@ -349,7 +350,7 @@ def _removals(
     if parts is not None:
         known[PART] = parts
     columns = [
-        known[field.name] if field.name in known else pa.nulls(count, field.type)
+        known[field.name] if field.name in known else null_array(count, field.type)
         for field in schema
     ]
     return pa.table(columns, schema=schema)

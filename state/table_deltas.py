@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..core.taking import null_array
 from .change_bits import Bits
 from .group_sort import sorted_by_group
 from .increments import (
@@ -152,9 +153,9 @@ class TableDelta:
         given = iter(keys or ())
         for field in self.declared:
             if field.name.startswith(KEY_PREFIX):
-                data[field.name] = next(given) if keys else pa.nulls(count, field.type)
+                data[field.name] = next(given) if keys else null_array(count, field.type)
             elif field.name.startswith(ACC_PREFIX):
                 column = known.get(field.name)
-                data[field.name] = pa.nulls(count, field.type) if column is None else column
+                data[field.name] = null_array(count, field.type) if column is None else column
         data[REMOVED] = pa.array(np.full(count, removed))
         return pa.table(data)

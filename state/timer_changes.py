@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..core.taking import null_array
 from .increments import (
     EVERY_GROUP,
     IDENTITY,
@@ -109,7 +110,7 @@ class TimerDelta:
             REMOVED: pa.array(np.ones(count, np.bool_)),
         }
         gone = [
-            known[field.name] if field.name in known else pa.nulls(count, field.type)
+            known[field.name] if field.name in known else null_array(count, field.type)
             for field in data.schema
         ]
         data = pa.concat_tables([pa.table(gone, schema=data.schema), data])

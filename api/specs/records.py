@@ -6,6 +6,7 @@ graph.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -190,7 +191,19 @@ class ExpressionSpec(OperatorSpec):
     def result_schema(self, left: pa.Schema | None, right: pa.Schema | None) -> pa.Schema | None:
         if left is None or self.kind == "filter":
             return left
+        named = [one for one in self.expressions if isinstance(one, NamedColumn)]
+        if self.kind == "with_columns" and len(named) == len(self.expressions):
+            return _with_named(left, named)
         return expression_schema(left, self.kind, self.polars_expressions())
+
+
+def _with_named(left: pa.Schema, named: Sequence[NamedColumn]) -> pa.Schema | None:
+    """With columns under other names, which stay as they are."""
+    if not {one.source for one in named} <= set(left.names):
+        return None
+    fields = {field.name: field for field in left}
+    fields.update((one.name, left.field(one.source).with_name(one.name)) for one in named)
+    return pa.schema(list(fields.values()))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ...core.batch import ColumnBatch
 from ...core.constants import END, START
 from ...core.keys import ColumnKey, ExpressionKey, KeySelector
 from ...core.row_kind import ROW_KIND
+from ...core.union_type import spread_unions
 from ...core.value_types import empty_batch
 from ...engine.graph.transformation import Input, Transformation
 from ..aggregate_kinds import kind_of
@@ -72,7 +73,7 @@ def _computed_type(records: pa.Schema, expression: pl.Expr) -> pa.DataType | Non
     if roots and not expression.meta.has_multiple_outputs():
         records = pa.schema([field for field in records if field.name in roots])
     try:
-        frame = pl.DataFrame(empty_batch(records)).select(expression)
+        frame = pl.DataFrame(spread_unions(empty_batch(records))).select(expression)
     except (pl.exceptions.PolarsError, pa.ArrowException):
         return None
     return frame.to_series().to_arrow().type if frame.width == 1 else None
@@ -162,7 +163,7 @@ def expression_schema(
 
     fields = {field.name: field for field in before} if kind == "with_columns" else {}
     try:
-        empty = pl.DataFrame(empty_batch(before))
+        empty = pl.DataFrame(spread_unions(empty_batch(before)))
         for expression in expressions:
             named = _only_names(expression, before) if kind == "select" else None
             fields.update(named or _computed(empty, expression))

@@ -57,6 +57,7 @@ from .frames import SparkFrames
 from .keyed_joins import KeyedJoins
 from .keyed_records import KeyedRecords
 from .keyed_tables import KeyedTables
+from .kinds import Kinds
 from .projection import Projection
 from .records import Records
 from .settings import DataStreamSink
@@ -142,6 +143,7 @@ class StreamExecutionEnvironment(Environment):
 class DataStream(
     Records["DataStream"],
     Projection["DataStream"],
+    Kinds["DataStream"],
     AsyncBatches["DataStream"],
     TableJoins["DataStream"],
     Shown["DataStream"],

@@ -6,14 +6,15 @@ PyFlink's also serve the JVM, as descriptions of its serialisers; here they say 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
-from ...core.errors import ConfigurationError
+from ...core.errors import ConfigurationError, TypeMismatchError
 from ...core.row import positional_names
+from ...core.union_type import UnionType
 from ...core.value_types import (
     BigDecimal,
     BigInteger,
@@ -298,6 +299,23 @@ class MapTypeInfo(TypeInformation):
         super().__init__(f"MAP({key_type_info}, {value_type_info})", pa.map_(*kinds))
 
 
+class UnionTypeInfo(TypeInformation):
+    """Rows of several kinds: `kinds` are their types, by name. In Python they are `OfKind`s."""
+
+    def __init__(self, kinds: Mapping[str, TypeInformation]) -> None:
+        self._kinds = dict(kinds)
+        structs = {name: require_type(one, "UNION").column_type for name, one in kinds.items()}
+        try:
+            union = UnionType.of(structs)
+        except TypeMismatchError as error:
+            raise ConfigurationError(f"UNION: {error}") from error
+        shown = ", ".join(f"{name}: {one}" for name, one in kinds.items())
+        super().__init__(f"UNION({shown})", union)
+
+    def get_kinds(self) -> dict[str, TypeInformation]:
+        return dict(self._kinds)
+
+
 class ColumnTypeInfo(TypeInformation):
     """A column of a type that PyFlink has no name for."""
 
@@ -334,6 +352,8 @@ def type_of(kind: pa.DataType) -> TypeInformation:
         fields = [kind.field(at) for at in range(kind.num_fields)]
         types = [type_of(field.type) for field in fields]
         return TupleTypeInfo(types) if is_tuple(kind) else _row(types, [f.name for f in fields])
+    if isinstance(kind, UnionType):
+        return UnionTypeInfo({name: type_of(kind.rows_type(name)) for name in kind.kinds})
     if pa.types.is_map(kind):
         return MapTypeInfo(type_of(kind.key_type), type_of(kind.item_type))
     if pa.types.is_list(kind):

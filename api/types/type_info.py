@@ -32,6 +32,8 @@ from .type_classes import (
     TimeTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    UnionTypeInfo,
+    type_of_columns,
 )
 
 TypeInfo = TypeInformation
@@ -145,6 +147,23 @@ class Types:
     @staticmethod
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
         return ListTypeInfo(element_type_info)
+
+    @staticmethod
+    def UNION(kinds: Mapping[str, Any]) -> UnionTypeInfo:
+        """One of several kinds of rows: an `OfKind`. `kinds`: of each its name and the type of its
+        rows, a row or tuple type or whatever else declares columns. `of_kind` takes one of them.
+        PyFlink has none.
+
+        >>> Types.UNION({"join": {"user": str}, "leave": {"user": str, "reason": str}})
+        UNION(join: ROW_NAMED(user: STRING), leave: ROW_NAMED(user: STRING, reason: STRING))
+        """
+        rows = {}
+        for name, declared in kinds.items():
+            schema = schema_of(declared)
+            if schema is None:
+                raise ConfigurationError(f"UNION: the kind {name!r} is no row but {declared!r}")
+            rows[name] = type_of_columns(schema)
+        return UnionTypeInfo(rows)
 
     @staticmethod
     def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:

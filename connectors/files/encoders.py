@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ...core.errors import TypeMismatchError
 from ...core.frames import frame_of
+from ...core.union_type import spread_unions
 from ...core.value_types import Pickled, as_stored, empty_batch, holds
 from ..csv_text import header, lines
 from ..json_types import for_json
@@ -55,13 +56,14 @@ class ParquetEncoder(FileEncoder):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
         super().__init__(file, schema, compression)
-        self._writer = pq.ParquetWriter(file, schema, compression=compression)
+        self._stored = spread_unions(empty_batch(schema)).schema
+        self._writer = pq.ParquetWriter(file, self._stored, compression=compression)
         self._group: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._group.append(batch)
+        self._group.append(spread_unions(batch))
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
@@ -77,7 +79,7 @@ class ParquetEncoder(FileEncoder):
 
     def _write_group(self) -> None:
         if self._group:
-            table = pa.Table.from_batches(self._group, self.schema)
+            table = pa.Table.from_batches(self._group, self._stored)
             self._writer.write_table(table, row_group_size=max(1, self._rows))
         self._group, self._rows, self._bytes = [], 0, 0
 

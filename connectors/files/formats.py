@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...core.errors import ConnectorError
+from ...core.union_type import gathered_unions, with_unions
 from .lenient import Unread
 from .paths import Stamp, naming, open_input, show_schema
 
@@ -161,11 +162,17 @@ def check_once(path: str, wanted: Sequence[str], names: Sequence[str]) -> None:
 class ParquetFiles(FileFormat):
     def schema_of(self, path: str) -> pa.Schema:
         with naming("read", path, _PARQUET_HINT), self._open(path) as file:
-            return plain(self.select(path, file.schema_arrow))
+            return self._found(path, file)
+
+    def _found(self, path: str, file: pq.ParquetFile) -> pa.Schema:
+        """The wanted columns of a file; structs that are declared as values of several kinds are
+        such values."""
+        found = plain(self.select(path, file.schema_arrow))
+        return found if self.declared is None else with_unions(found, self.declared)
 
     def plan(self, path: str, schema: pa.Schema, kept: KeptGroups | None = None) -> list[FileSplit]:
         with naming("read", path, _PARQUET_HINT), self._open(path) as file:
-            self.check(path, plain(self.select(path, file.schema_arrow)), schema)
+            self.check(path, self._found(path, file), schema)
             meta = file.metadata
             groups = set(range(meta.num_row_groups))
         if kept is not None:
@@ -179,7 +186,7 @@ class ParquetFiles(FileFormat):
     ) -> Generator[pa.RecordBatch, None, None]:
         def opened() -> pq.ParquetFile:
             file = self._open(split.path)
-            self.check(split.path, plain(self.select(split.path, file.schema_arrow)), schema)
+            self.check(split.path, self._found(split.path, file), schema)
             return file
 
         with naming("read", split.path, _PARQUET_HINT):
@@ -187,7 +194,8 @@ class ParquetFiles(FileFormat):
             groups = None if split.row_group is None else [split.row_group]
             rows = max(batch_size, DECODED_ROWS)
             for batch in file.iter_batches(rows, groups, columns=schema.names):
-                yield batch.select(schema.names).replace_schema_metadata(None)
+                wanted = batch.select(schema.names).replace_schema_metadata(None)
+                yield gathered_unions(wanted, schema)
 
     def _open(self, path: str) -> pq.ParquetFile:
         return pq.ParquetFile(open_input(path, self.options))

@@ -14,8 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core import taking
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
+from ...core.taking import codes_of, picked, places_of
+from ...core.union_type import UnionType, rows_of_kind
 
 INLINE: Final = 12
 """Bytes of the longest string that a view holds itself."""
@@ -83,6 +86,8 @@ def compacted(data: pa.RecordBatch) -> pa.RecordBatch:
 def take_column(array: Any, indices: Any) -> Any:
     """`array.take(indices)`, also for views, for which Arrow has no such kernel."""
     kind = array.type
+    if isinstance(kind, UnionType):
+        return taking.take_column(array, indices)
     if not _contains(kind, _is_flat_view):
         return array.take(indices)
     return array.cast(_without_views(kind)).take(indices).cast(kind)
@@ -92,6 +97,8 @@ def _compact(array: Any) -> Any:
     kind = array.type
     if pa.types.is_dictionary(kind):
         return _compact_dictionary(array)
+    if isinstance(kind, UnionType):
+        return _compact_union(array)
     if not _contains(kind, _is_view):
         return array
     if _is_flat_view(kind) and array.get_total_buffer_size() <= 2 * _own_bytes(array) + 1024:
@@ -116,6 +123,22 @@ def _compact_dictionary(array: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, values, ordered=array.type.ordered)
 
 
+def _compact_union(array: Any) -> Any:
+    """Arrow's writer cuts the rows of each kind; what they refer to is cut here."""
+    kind = array.type
+    codes, places, rows = codes_of(array.storage), places_of(array.storage), []
+    places = places.copy()
+    for code, name in enumerate(kind.kinds):
+        mine = np.flatnonzero(codes == code)
+        own = picked(array.storage.field(code), places[mine])
+        places[mine] = np.arange(len(mine), dtype=np.int32)
+        fields = [_compact(field) for field in own.flatten()]
+        missing = own.is_null() if own.null_count else None
+        struct = list(kind.rows_type(name))
+        rows.append(pa.StructArray.from_arrays(fields, fields=struct, mask=missing))
+    return kind.column(codes, places, rows)
+
+
 def _compact_list_view(array: Any) -> Any:
     lengths = numpy_of(pc.fill_null(pc.list_value_length(array), 0))
     large = pa.types.is_large_list_view(array.type)
@@ -133,6 +156,9 @@ def _compact_list_view(array: Any) -> Any:
 
 def _own_bytes(array: Any) -> int:
     """Bytes of the array's own rows, also where it shares its data buffers."""
+    if isinstance(array.type, UnionType):
+        rows = (rows_of_kind(array, kind)[0] for kind in array.type.kinds)
+        return 5 * len(array) + sum(_own_bytes(field) for own in rows for field in own.flatten())
     if not _is_flat_view(array.type) or not len(array):
         return int(array.nbytes)
     views = np.frombuffer(array.buffers()[1], dtype="<i4", count=4 * (array.offset + len(array)))

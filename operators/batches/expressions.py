@@ -23,6 +23,7 @@ from ...api.specs.records import ExpressionSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError
 from ...core.row_kind import ROW_KIND
+from ...core.union_type import UnionType, spread_unions
 from ...core.value_types import empty_batch, is_value_type, type_text
 from ..base import Operator
 
@@ -106,7 +107,8 @@ class ExpressionOperator(Operator):
 
     def _frame(self, data: pa.RecordBatch) -> pl.DataFrame:
         try:
-            return self._polars.DataFrame(data.select(self._inputs)).select(*self._expressions)
+            known = spread_unions(data.select(self._inputs))
+            return self._polars.DataFrame(known).select(*self._expressions)
         except self._polars.exceptions.PolarsError as error:
             raise self._error(f"{type(error).__name__}: {error}") from error
 
@@ -122,7 +124,7 @@ class ExpressionOperator(Operator):
             return
         self._inputs = self._needed(schema.names)
         self._check_readable(schema)
-        empty = self._polars.DataFrame(empty_batch(schema).select(self._inputs))
+        empty = self._polars.DataFrame(spread_unions(empty_batch(schema).select(self._inputs)))
         constants = 0
         for expression in self._expressions:
             try:
@@ -146,7 +148,8 @@ class ExpressionOperator(Operator):
         """Expressions would compare what values are stored as, for which 1.5 is not 1.50."""
         named = {name for one in self._expressions for name in one.meta.root_names()}
         for field in schema:
-            if field.name in named and is_value_type(field.type):
+            opaque = is_value_type(field.type) and not isinstance(field.type, UnionType)
+            if field.name in named and opaque:
                 raise self._error(
                     f"the column '{field.name}' has type {type_text(field.type)}, which only "
                     "Python can read: use a function, as in map(lambda row: ...)"
@@ -164,7 +167,7 @@ class ExpressionOperator(Operator):
             if named is None:
                 assert not isinstance(expression, NamedColumn)
                 self._expressions.append(expression)
-                empty = self._polars.DataFrame(empty_batch(schema))
+                empty = self._polars.DataFrame(spread_unions(empty_batch(schema)))
                 self._order += self._names_of(empty, expression)
             else:
                 self._kept.update(named)

@@ -18,6 +18,7 @@ from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_column
 from ...core.constants import CHUNK_BATCHES
 from ...core.errors import TypeMismatchError
 from ...core.frames import frame_of
+from ...core.union_type import spread_unions
 from ...core.value_types import empty_batch
 from ..base import Operator, OperatorContext, Work, emit_slices
 from ..rows.emitted import list_keeper
@@ -174,13 +175,13 @@ def _to_polars(data: pa.RecordBatch) -> Any:
 def _to_numpy(data: pa.RecordBatch) -> dict[str, Any]:
     return {
         name: column.to_numpy(zero_copy_only=False)
-        for name, column in zip(data.schema.names, data.columns, strict=True)
+        for name, column in zip(data.schema.names, spread_unions(data).columns, strict=True)
     }
 
 
 CONVERT: dict[str, Callable[[pa.RecordBatch], Any]] = {
     "arrow": lambda data: data,
     "polars": _to_polars,
-    "pandas": lambda data: data.to_pandas(),
+    "pandas": lambda data: spread_unions(data).to_pandas(),
     "numpy": _to_numpy,
 }

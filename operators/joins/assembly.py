@@ -11,6 +11,7 @@ import pyarrow as pa
 from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.joined_columns import NO_ROW, JoinedColumns, either
+from ...core.taking import null_array
 
 
 class Rows(Protocol):
@@ -34,7 +35,7 @@ class BatchRows:
         chosen = range(self._data.num_columns) if columns is None else columns
         arrays = [self._data.column(at) for at in chosen]
         if not self._data.num_rows:
-            return [pa.nulls(len(rows), array.type) for array in arrays]
+            return [null_array(len(rows), array.type) for array in arrays]
         if _in_a_row(rows):
             return [array.slice(rows[0], len(rows)) for array in arrays]
         missing = rows == NO_ROW

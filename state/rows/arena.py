@@ -26,6 +26,7 @@ from ...core.arrays import Int64s
 from ...core.batch import take_column
 from ...core.errors import StateError
 from ...core.growing import GrowingList
+from ...core.taking import null_array
 from ...core.value_types import empty_array
 from ..column_index import storage_type
 from ..hash_columns import slices_of, validity_of
@@ -283,7 +284,7 @@ class Arena:
         valid = ~missing if missing.any() else None
         chosen = range(len(self._columns)) if columns is None else columns
         if not self._length:
-            return [pa.nulls(len(rows), self.schema.field(at).type) for at in chosen]
+            return [null_array(len(rows), self.schema.field(at).type) for at in chosen]
         return [
             as_kind(self._columns[at].gather(rows, valid), self.schema.field(at).type)
             for at in chosen

@@ -9,8 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ...core.arrow_values import to_array
+from ...core.column_values import python_values
 from ...core.growing import Growing
-from ...core.value_types import from_storage
+from ...core.union_type import UnionType
+from ...core.value_types import from_storage, holds
 from ..hash_columns import validity_of
 from .positions import Positions
 
@@ -80,10 +83,12 @@ class FixedColumn(RowColumn):
 
 
 class ObjectColumn(RowColumn):
-    """Nested types and the like, one by one."""
+    """Nested types and the like, one by one: as Arrow gives them, or as Python sees them where that
+    does not tell of which kind a value is."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
+        self._of_kinds = holds(kind, lambda one: isinstance(one, UnionType))
         self._values: npt.NDArray[Any] = np.empty(0, dtype=object)
 
     @property
@@ -101,11 +106,13 @@ class ObjectColumn(RowColumn):
             self._values = longer
 
     def write(self, positions: Positions, array: pa.Array) -> None:
-        for position, value in zip(positions.tolist(), array.to_pylist(), strict=True):
+        values = python_values(array) if self._of_kinds else array.to_pylist()
+        for position, value in zip(positions.tolist(), values, strict=True):
             self._values[position] = value
 
     def read(self, positions: Positions) -> pa.Array:
-        return from_storage(self._values[positions].tolist(), self._kind)
+        values = self._values[positions].tolist()
+        return (to_array if self._of_kinds else from_storage)(values, self._kind)
 
 
 def make_column(kind: pa.DataType) -> RowColumn:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ...core.arrays import numpy_of
 from ...core.batch import schema_text, take_column
 from ...core.errors import StateError
+from ...core.taking import null_array
 from ..column_migration import fitted
 from ..increments import (
     EVERY_GROUP,
@@ -99,7 +100,7 @@ def with_places_gone(data: pa.Table, gone: npt.NDArray[np.int64]) -> pa.Table:
         REMOVED: pa.array(np.ones(len(gone), np.bool_)),
     }
     columns = [
-        known[field.name] if field.name in known else pa.nulls(len(gone), field.type)
+        known[field.name] if field.name in known else null_array(len(gone), field.type)
         for field in data.schema
     ]
     return pa.concat_tables([pa.table(columns, schema=data.schema), data])

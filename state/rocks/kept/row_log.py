@@ -18,6 +18,7 @@ import pyarrow as pa
 from ....core.arrays import Groups, Int64s
 from ....core.batch import take_column
 from ....core.growing import GrowingList
+from ....core.taking import null_array
 from ...increments import Layer
 from ...key_groups import group_order
 from ...rows.arena import as_kind, refuse_too_many, stored_schema
@@ -114,7 +115,7 @@ class ColdArena:
         if there.all():
             return self._stock.columns(chosen, self.at.array[rows], self.schema)
         if not there.any():
-            return [pa.nulls(len(rows), self.schema.field(index).type) for index in chosen]
+            return [null_array(len(rows), self.schema.field(index).type) for index in chosen]
         found = self._stock.columns(chosen, self.at.array[rows[there]], self.schema)
         at = pa.array(np.cumsum(there) - 1, mask=~there)
         return [take_column(column, at) for column in found]

@@ -1,0 +1,149 @@
+"""Rows of columns by their places, for columns of every type: Arrow cannot take views yet, alone or
+within other values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .arrays import numpy_of
+
+_VIEWS = (pa.string_view(), pa.binary_view())
+
+Places = npt.NDArray[np.integer]
+
+
+def take_rows(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
+    """`data.take(indices)`, for columns of every type."""
+    try:
+        return data.take(indices)
+    except pa.ArrowNotImplementedError:
+        columns = [take_column(column, indices) for column in data.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=data.schema)
+
+
+def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
+    """`data.take(indices)`, for columns of every type. `indices` has no nulls."""
+    try:
+        return data.take(indices)
+    except pa.ArrowNotImplementedError:
+        batches = data.combine_chunks().to_batches()
+        if not batches:
+            return data
+        return pa.Table.from_batches([take_rows(pa.concat_batches(batches), indices)])
+
+
+def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
+    """`column.take(indices)`, for every type; null where an index is null."""
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, take_column(column.storage, indices))
+    if pa.types.is_union(kind) and kind.mode == "dense":
+        return _take_union(column, indices)
+    if pa.types.is_struct(kind) and any(_has_views(field.type) for field in kind):
+        parts = [take_column(part, indices) for part in column.flatten()]
+        missing = column.is_null().take(indices).fill_null(True)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
+    if pa.types.is_list(kind) and kind.value_type in _VIEWS:
+        texts = kind.value_type == pa.string_view()
+        plain = pa.list_(pa.large_string() if texts else pa.large_binary())
+        return column.cast(plain).take(indices).cast(kind)
+    if kind not in _VIEWS:
+        return column.take(indices)
+    return _take_views(column, indices)
+
+
+def picked(column: pa.Array, places: Places) -> pa.Array:
+    """The values at these places: a slice where they follow one another."""
+    count = len(places)
+    if not count:
+        return column.slice(0, 0)
+    first = int(places[0])
+    if int(places[-1]) - first == count - 1 and (places[1:] - places[:-1] == 1).all():
+        return column.slice(first, count)
+    return take_column(column, pa.array(places))
+
+
+def codes_of(union: pa.UnionArray) -> npt.NDArray[np.int8]:
+    """Of each value of a dense union its kind's code. (Arrow's own forget that an array is a part
+    of another one.)"""
+    return np.frombuffer(union.buffers()[1], np.int8, len(union), union.offset)
+
+
+def places_of(union: pa.UnionArray) -> npt.NDArray[np.int32]:
+    """Of each value of a dense union which of its kind's values it is."""
+    return np.frombuffer(union.buffers()[2], np.int32, len(union), 4 * union.offset)
+
+
+def null_array(count: int, kind: pa.DataType) -> pa.Array:
+    """So many nulls: `pa.nulls`, for every type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, null_array(count, kind.storage_type))
+    if not (pa.types.is_union(kind) and kind.mode == "dense"):
+        return pa.nulls(count, kind)
+    first, *others = [kind.field(at).type for at in range(kind.num_fields)]
+    codes = np.full(count, kind.type_codes[0], dtype=np.int8)
+    children = [null_array(count, first), *(null_array(0, other) for other in others)]
+    return _dense(kind, codes, np.arange(count, dtype=np.int32), children)
+
+
+def _dense(
+    kind: pa.DataType, codes: npt.NDArray[np.int8], places: Places, children: list[pa.Array]
+) -> pa.Array:
+    buffers = [None, pa.py_buffer(codes), pa.py_buffer(places)]
+    return pa.Array.from_buffers(kind, len(codes), buffers, children=children)
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_views(kind.storage_type)
+    return kind in _VIEWS or any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
+    """They are 16 bytes each; the texts stay where they are."""
+    nulls = None
+    if column.null_count or indices.null_count:
+        valid = column.is_valid().take(indices).fill_null(False)
+        nulls = valid.buffers()[1]
+        indices = indices.fill_null(0)
+    _, views, *texts = column.buffers()
+    rows = numpy_of(indices)
+    held = np.frombuffer(views, dtype="V16", count=column.offset + len(column))[column.offset :]
+    taken = held.take(rows) if len(held) else np.zeros(len(rows), dtype="V16")
+    buffers = [nulls, pa.py_buffer(taken.view(np.uint8)), *texts]
+    return pa.Array.from_buffers(column.type, len(rows), buffers)
+
+
+def _take_union(column: pa.UnionArray, indices: pa.Array) -> pa.Array:
+    """Each kind's values are taken by themselves, without gaps. A null index gives a null of the
+    first kind."""
+    kind, count = column.type, len(indices)
+    if not len(column):
+        return null_array(count, kind)
+    rows = numpy_of(indices.fill_null(0)) if indices.null_count else numpy_of(indices)
+    codes, places = codes_of(column)[rows], places_of(column)[rows]
+    missing = numpy_of(indices.is_null()) if indices.null_count else None
+    if missing is not None:
+        codes = np.where(missing, np.int8(kind.type_codes[0]), codes)
+    fresh = np.zeros(count, dtype=np.int32)
+    children = []
+    for at, code in enumerate(kind.type_codes):
+        mine = np.flatnonzero(codes == code)
+        fresh[mine] = np.arange(len(mine), dtype=np.int32)
+        mask = None if missing is None else missing[mine]
+        children.append(take_column(column.field(at), pa.array(places[mine], mask=mask)))
+    return _dense(kind, codes, fresh, children)
+
+
+__all__ = [
+    "codes_of",
+    "null_array",
+    "picked",
+    "places_of",
+    "take_column",
+    "take_rows",
+    "take_table",
+]
