@@ -27,6 +27,7 @@ from strom import (
     Sink,
     StreamExecutionEnvironment,
 )
+from strom.core.union_type import UnionType
 
 from .configured import backend
 from .nexmark.events import whole_stream
@@ -180,7 +181,9 @@ def sources_of(env: StreamExecutionEnvironment) -> Sources:
 
 def text_types(fields: Iterable[pa.Field]) -> Iterator[pa.DataType]:
     for field in fields:
-        if pa.types.is_struct(field.type):
+        if isinstance(field.type, UnionType):
+            yield from text_types(field.type.spread_type)
+        elif pa.types.is_struct(field.type):
             yield from text_types(field.type)
         elif is_text(field.type):
             yield field.type

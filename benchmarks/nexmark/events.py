@@ -1,8 +1,8 @@
 """The Nexmark streams as the queries read them: persons, auctions and bids of one stream.
 
 Split (the default), each kind has a source of its own, which counts the events of the whole stream
-and makes those of its kind. Whole, one source makes all three as the rows of one stream, of which
-each query takes its kinds, as the views of the suite's SQL do. Every column is made either way.
+and makes those of its kind. Whole, one source makes all three as one stream of several kinds, of
+which each query takes its own, as the views of the suite's SQL do. Every column is made either way.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import Literal
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from strom import DataStream, StreamExecutionEnvironment, WatermarkStrategy
 from strom.connectors.datagen import NexmarkSource
-from strom.connectors.datagen.nexmark_schemas import SCHEMAS
 
 Kind = Literal["person", "auction", "bid"]
 
@@ -30,8 +26,8 @@ NEXMARK_TIME = WatermarkStrategy.for_bounded_out_of_orderness(
 
 @dataclass(frozen=True)
 class Shape:
-    """rate: events per second of event time. whole: one source for all kinds. The others are
-    `NexmarkSource`'s."""
+    """rate: events per second of event time. whole: one source for all kinds, whose strings are
+    views. The others are `NexmarkSource`'s."""
 
     rate: int = 10_000
     out_of_order_group: int = 1
@@ -70,6 +66,7 @@ def source(kind: Kind | Literal["all"], events: int) -> NexmarkSource:
         out_of_order_group=SHAPE.out_of_order_group,
         block=SHAPE.block,
         kind=kind,
+        strings="string_view" if SHAPE.whole else "string",
     )
 
 
@@ -91,15 +88,7 @@ def stream(env: StreamExecutionEnvironment, events: int, kind: Kind) -> DataStre
         return env.from_source(source(kind, events), NEXMARK_TIME, f"{kind}s")
     if env not in _WHOLE:
         _WHOLE[env] = env.from_source(source("all", events), NEXMARK_TIME, "events")
-    mine = _WHOLE[env].map_batches(partial(pick, kind=kind), output_type=SCHEMAS[kind])
-    return mine.with_event_time("dateTime")
-
-
-def pick(events: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
-    """The rows of one kind as its columns."""
-    code = list(SCHEMAS).index(kind)
-    mine = events.column(kind).filter(pc.equal(events.column("event_type"), code))
-    return pa.RecordBatch.from_struct_array(mine)
+    return _WHOLE[env].of_kind(kind)
 
 
 def longest_auction() -> timedelta:

@@ -3,7 +3,8 @@
     NexmarkSource(100_000_000)                                    bids, all columns
     NexmarkSource(100_000_000, columns=("auction", "price"))      bids, two columns: `pruned`
     NexmarkSource(100_000_000, kind="auction")                    the auctions among those events
-    NexmarkSource(1_000_000, kind="all")                          one stream of all three
+    NexmarkSource(1_000_000, kind="all")                          one stream of all three, of which
+                                                                  `of_kind("bid")` takes the bids
 
 `events` counts persons, auctions and bids together, whatever kind is read: sources of one seed that
 differ in `kind` are the three parts of one stream. Batches carry event times (`dateTime`).
@@ -20,7 +21,7 @@ import pyarrow as pa
 from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import ConfigurationError
-from .nexmark_schemas import ALL_SCHEMA, SCHEMAS, SLOTS
+from .nexmark_schemas import SCHEMAS, SLOTS, Strings, schema_of
 from .reader import NumberReader, Runs, check_rate
 from .stripes import NumberEnumerator, make_splits
 
@@ -40,6 +41,8 @@ class NexmarkSource(Source):
     rate: events per second of event time. pace: events per second of processing time (None: as fast
     as possible). columns: only these, in this order; `pruned` tells whether any is missing.
     out_of_order_group: events come shuffled within groups of this many (not a multiple of 953).
+    strings: their Arrow type; `string_view` is cheaper to make and to pass on: long ones stay in
+    the pools that they are cut from.
     """
 
     def __init__(
@@ -53,7 +56,10 @@ class NexmarkSource(Source):
         kind: NexmarkKind = "bid",
         pace: float | None = None,
         block: int = 500,
+        strings: Strings = "string",
     ) -> None:
+        if strings not in ("string", "string_view"):
+            raise ConfigurationError(f"strings must be string or string_view, is {strings!r}")
         if kind not in (*SCHEMAS, "all"):
             raise ConfigurationError(f"kind must be bid, auction, person or all, is {kind!r}")
         if int(rate) != rate or rate < 1:
@@ -73,7 +79,8 @@ class NexmarkSource(Source):
         self._group = out_of_order_group
         self._pace = pace
         self._block = block
-        full = ALL_SCHEMA if kind == "all" else SCHEMAS[kind]
+        self._strings: Strings = strings
+        full = schema_of(kind, strings)
         self.columns = _checked_columns(full, columns, kind)
         self.pruned = len(self.columns) < len(full)
         """Whether some columns are not made; a benchmark must report it."""
@@ -109,8 +116,8 @@ class NexmarkSource(Source):
         from .nexmark_union import union
 
         seed = seed_of(self.seed)
-        strings = strings_of(seed)
-        names = list(self.columns)
+        strings = strings_of(seed, self._strings == "string_view")
+        schema = self._schema
 
         def numbers_of(runs: Runs, first: int, last: int) -> Int64s:
             starts = np.array([start for start, _ in runs], dtype=np.int64)
@@ -121,7 +128,8 @@ class NexmarkSource(Source):
         def one_kind(runs: Runs) -> Batch:
             numbers = numbers_of(runs, *SLOTS[self.kind])
             made = COLUMNS[self.kind](numbers, seed, self._rate, strings)
-            return ColumnBatch(made.batch(names), made.times)
+            columns = made.columns(schema.names)
+            return ColumnBatch(pa.RecordBatch.from_arrays(columns, schema=schema), made.times)
 
         def all_kinds(runs: Runs) -> Batch:
             numbers = numbers_of(runs, 0, kernels.EPOCH - 1)
@@ -129,7 +137,7 @@ class NexmarkSource(Source):
             def columns_of(kind: str, chosen: Int64s) -> EventColumns:
                 return COLUMNS[kind](chosen, seed, self._rate, strings)
 
-            return union(numbers, names, columns_of)
+            return union(numbers, schema, columns_of)
 
         return all_kinds if self.kind == "all" else one_kind
 

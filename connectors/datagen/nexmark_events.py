@@ -6,15 +6,14 @@ The formulas are Beam's generator's; `extra` pads an event to its kind's mean si
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from . import nexmark_kernels as kernels
-from .nexmark_schemas import SCHEMAS, TIME, Kind
+from .nexmark_schemas import TIME, Kind
 from .nexmark_strings import (
     CITIES,
     COLD_CHANNELS,
@@ -22,11 +21,13 @@ from .nexmark_strings import (
     HOT_CHANNELS,
     LAST_NAMES,
     STATES,
+    Bytes,
     Int64s,
     StringPool,
     StringTable,
     channel_tables,
     lengths,
+    of_one_length,
 )
 
 FIRST_ID = 1000
@@ -41,27 +42,30 @@ MEAN_SIZES = {"person": 200, "auction": 500, "bid": 100}
 BASE_TIME_MS = 1_436_918_400_000
 """Time of event 0: 2015-07-15T00:00:00Z."""
 
+DIGITS = np.array([list(f"{i:04d}".encode()) for i in range(10_000)], np.uint8)
+
 _HASH_COLUMNS = {"person": 100, "auction": 200, "bid": 300}
 """Each kind draws from hash columns of its own, so two kinds never share random bits."""
 
 
 class NexmarkStrings:
-    """The tables and pools of one seed; about 2 MB, never changed. Use `strings_of`."""
+    """The tables and pools of one seed; about 2 MB, never changed. `views`: what is taken of them
+    are views. Use `strings_of`."""
 
-    def __init__(self, seed: np.uint64) -> None:
-        self.letters = StringPool(seed, 1, space_every=0)
-        self.text = StringPool(seed, 2, space_every=13)
-        self.channels, self.urls = channel_tables(seed, self.letters)
-        self.names = StringTable([f"{a} {b}" for a in FIRST_NAMES for b in LAST_NAMES])
-        self.digits = StringTable([f"{i:04d}" for i in range(10_000)])
-        self.cities = StringTable(CITIES)
-        self.states = StringTable(STATES)
+    def __init__(self, seed: np.uint64, views: bool) -> None:
+        self.views = views
+        self.letters = StringPool(seed, 1, space_every=0, views=views)
+        self.text = StringPool(seed, 2, space_every=13, views=views)
+        self.channels, self.urls = channel_tables(seed, self.letters, views)
+        self.names = StringTable([f"{a} {b}" for a in FIRST_NAMES for b in LAST_NAMES], views)
+        self.cities = StringTable(CITIES, views)
+        self.states = StringTable(STATES, views)
 
 
 @lru_cache(maxsize=4)
-def strings_of(seed: np.uint64) -> NexmarkStrings:
+def strings_of(seed: np.uint64, views: bool = False) -> NexmarkStrings:
     """Shared by the readers of one process, because making them takes a while."""
-    return NexmarkStrings(seed)
+    return NexmarkStrings(seed, views)
 
 
 class EventColumns:
@@ -87,9 +91,8 @@ class EventColumns:
     def dateTime(self) -> pa.Array:
         return _time_array(self.times)
 
-    def batch(self, names: list[str]) -> pa.RecordBatch:
-        schema = pa.schema([SCHEMAS[self.kind].field(name) for name in names])
-        return pa.RecordBatch.from_arrays([getattr(self, name) for name in names], schema=schema)
+    def columns(self, names: Iterable[str]) -> list[pa.Array]:
+        return [getattr(self, name) for name in names]
 
     def column(self, index: int) -> int:
         """The hash column `index` of this kind."""
@@ -231,14 +234,15 @@ class PersonColumns(EventColumns):
 
     @cached_property
     def emailAddress(self) -> pa.Array:
-        user = self.cut(1, self.strings.letters, 7, 1)
-        host = self.cut(2, self.strings.letters, 5, 1)
-        return pc.binary_join_element_wise(user, "@", host, ".com", "")
+        letters, n = self.strings.letters, self.numbers
+        user = letters.block(n, self.seed, self.column(1), 7)
+        host = letters.block(n, self.seed, self.column(2), 5)
+        return self._joined(user, b"@", host, b".com")
 
     @cached_property
     def creditCard(self) -> pa.Array:
-        groups = [self.pick(3 + i, self.strings.digits) for i in range(4)]
-        return pc.binary_join_element_wise(*groups, " ")
+        one, two, three, four = [DIGITS[self.uniform(3 + i, len(DIGITS))] for i in range(4)]
+        return self._joined(one, b" ", two, b" ", three, b" ", four)
 
     @cached_property
     def city(self) -> pa.Array:
@@ -247,6 +251,17 @@ class PersonColumns(EventColumns):
     @cached_property
     def state(self) -> pa.Array:
         return self.pick(8, self.strings.states)
+
+    def _joined(self, *parts: bytes | Bytes) -> pa.Array:
+        """Per event the parts one after the other; a part is the same for all, or a row each."""
+        count = len(self.numbers)
+        whole = [
+            np.broadcast_to(np.frombuffer(part, np.uint8), (count, len(part)))
+            if isinstance(part, bytes)
+            else part
+            for part in parts
+        ]
+        return of_one_length(np.concatenate(whole, axis=1), self.strings.views)
 
     @property
     def extra(self) -> pa.Array:

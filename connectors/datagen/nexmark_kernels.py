@@ -20,6 +20,9 @@ EPOCH = 50
 CHUNK = 32
 """Strings are copied in pieces of this many bytes; string pools end in that much padding."""
 
+INLINE = 12
+"""Bytes of the longest string that a view holds itself."""
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -49,6 +52,7 @@ def below(bits: Any, bound: Any) -> Any:
 _IN = Array(int64, 1, readonly=True)
 _BYTES_IN, _OFFSETS_IN = Array(uint8, 1, readonly=True), Array(int32, 1, readonly=True)
 _OUT, _OFFSETS = int64[::1], int32[::1]
+_VIEWS, _KINDS = int32[::1], uint8[::1]
 _DRAW = (_IN, uint64, int64)
 """numbers, seed, column: what every random column starts from."""
 _OPTIONS = {"cache": True, "nogil": True}
@@ -56,6 +60,8 @@ _OPTIONS = {"cache": True, "nogil": True}
 Int64s = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+Views = npt.NDArray[np.int32]
+Kinds = npt.NDArray[np.uint8]
 
 
 @njit(int64(_IN, _IN, int64, int64, int64, _OUT), **_OPTIONS)
@@ -249,6 +255,102 @@ def table_rows(rows: Int64s, table_offsets: Int64s) -> tuple[Int64s, Offsets]:
     starts, offsets = np.empty_like(rows), np.empty(len(rows) + 1, dtype=np.int32)
     _table_rows(rows, table_offsets, starts, offsets)
     return starts, offsets
+
+
+@njit(inline="always")
+def _put_view(text: Any, start: Any, length: Any, views: Any, i: Any) -> None:
+    """Arrow's view of text[start : start + length]: length, then up to 12 bytes of it; of longer
+    ones the first 4, which buffer (0), and where in it."""
+    views[4 * i] = length
+    if length > INLINE:
+        views[4 * i + 1] = _word(text, start)
+        views[4 * i + 2] = 0
+        views[4 * i + 3] = start
+        return
+    for word in range(3):
+        packed = np.uint32(0)
+        for at in range(4 * word, min(4 * word + 4, length)):
+            packed |= np.uint32(text[start + at]) << np.uint32(8 * (at - 4 * word))
+        views[4 * i + 1 + word] = np.int32(packed)
+
+
+@njit(inline="always")
+def _word(text: Any, start: Any) -> Any:
+    """Four bytes as a little-endian number."""
+    word = np.uint32(text[start]) | np.uint32(text[start + 1]) << np.uint32(8)
+    word |= np.uint32(text[start + 2]) << np.uint32(16)
+    return np.int32(word | np.uint32(text[start + 3]) << np.uint32(24))
+
+
+@njit(void(*_DRAW, _IN, _IN, int64, _BYTES_IN, _VIEWS), **_OPTIONS)
+def _slice_views(
+    numbers: Any,
+    seed: Any,
+    column: int,
+    low: Any,
+    spread: Any,
+    pool: int,
+    text: Any,
+    views: Any,
+) -> None:
+    for i in range(numbers.size):
+        bits = draw(seed, column, numbers[i])
+        j = i if low.size > 1 else 0
+        length = low[j] + below(bits, spread[j])
+        _put_view(text, below(bits >> _S32, pool - length), length, views, i)
+
+
+def slice_views(
+    numbers: Int64s,
+    seed: np.uint64,
+    column: int,
+    low: Int64s,
+    spread: Int64s,
+    pool: int,
+    text: Bytes,
+) -> Views:
+    """The same slices as `slices`, as Arrow's views of `text`, the pool."""
+    views = np.empty(4 * len(numbers), dtype=np.int32)
+    _slice_views(numbers, seed, column, low, spread, pool, text, views)
+    return views
+
+
+@njit(void(_BYTES_IN, _IN, _VIEWS), **_OPTIONS)
+def _text_views(text: Any, ends: Any, views: Any) -> None:
+    start = 0
+    for i in range(ends.size):
+        _put_view(text, start, ends[i] - start, views, i)
+        start = ends[i]
+
+
+def text_views(text: Bytes, ends: Int64s) -> Views:
+    """Arrow's views of strings that lie one after the other in `text`, by where each ends."""
+    views = np.empty(4 * len(ends), dtype=np.int32)
+    _text_views(text, ends, views)
+    return views
+
+
+@njit(void(_IN, _KINDS, _OFFSETS), **_OPTIONS)
+def _kinds_of(numbers: Any, kinds: Any, places: Any) -> None:
+    persons, auctions, bids = 0, 0, 0
+    for i in range(numbers.size):
+        slot = numbers[i] % EPOCH
+        if slot > 3:
+            kinds[i], places[i] = 2, bids
+            bids += 1
+        elif slot > 0:
+            kinds[i], places[i] = 1, auctions
+            auctions += 1
+        else:
+            kinds[i], places[i] = 0, persons
+            persons += 1
+
+
+def kinds_of(numbers: Int64s) -> tuple[Kinds, Offsets]:
+    """Of each event its kind (0 person, 1 auction, 2 bid), and how many of that are before it."""
+    kinds, places = np.empty(len(numbers), np.uint8), np.empty(len(numbers), np.int32)
+    _kinds_of(numbers, kinds, places)
+    return kinds, places
 
 
 @intrinsic

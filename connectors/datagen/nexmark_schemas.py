@@ -6,6 +6,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from ...core.union_type import UnionType
+
 Kind = Literal["person", "auction", "bid"]
 
 SLOTS: dict[str, tuple[int, int]] = {"person": (0, 0), "auction": (1, 3), "bid": (4, 49)}
@@ -52,9 +54,20 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }
 
-ALL_SCHEMA = pa.schema(
-    [("event_type", pa.int8())]
-    + [(kind, pa.struct(list(SCHEMAS[kind]))) for kind in SLOTS]
-    + [("dateTime", TIME)]
-)
-"""The three streams as one: event_type 0 person, 1 auction, 2 bid; the other structs are null."""
+Strings = Literal["string", "string_view"]
+
+
+def schema_of(kind: str, strings: Strings) -> pa.Schema:
+    """The columns of one kind, or of all: `event`, a union of the three, and `dateTime`."""
+    if kind != "all":
+        return _with_strings(SCHEMAS[kind], strings)
+    kinds = {one: pa.struct(list(_with_strings(SCHEMAS[one], strings))) for one in SLOTS}
+    return pa.schema([("event", UnionType.of(kinds)), ("dateTime", TIME)])
+
+
+def _with_strings(schema: pa.Schema, strings: Strings) -> pa.Schema:
+    if strings == "string":
+        return schema
+    return pa.schema(
+        [f.with_type(pa.string_view()) if f.type == pa.string() else f for f in schema]
+    )

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strom.api.connectors.base import ReaderContext
 from strom.connectors.datagen import NexmarkSource, nexmark_kernels
-from strom.connectors.datagen.nexmark_schemas import ALL_SCHEMA, SCHEMAS
+from strom.connectors.datagen.nexmark_schemas import SCHEMAS, schema_of
 from strom.connectors.datagen.nexmark_strings import draws, seed_of
 from strom.core.clock import VirtualClock
+from strom.core.column_values import python_values
 from strom.core.errors import ConfigurationError
+from strom.core.union_type import rows_of_kind
 
 BASE = 1_436_918_400_000
 KINDS = ("person", "auction", "bid", "all")
@@ -72,21 +74,34 @@ def test_kernel_hash_is_the_documented_one() -> None:
 
 def test_the_ratio_of_kinds() -> None:
     every = events(count=5000, kind="all")
-    assert Counter(column(every, "event_type").tolist()) == {0: 100, 1: 300, 2: 4600}
-    assert column(every, "event_type")[:6].tolist() == [0, 1, 1, 1, 2, 2]
+    kinds = [value.kind for value in python_values(every.column("event"))]
+    assert Counter(kinds) == {"person": 100, "auction": 300, "bid": 4600}
+    assert kinds[:6] == ["person", *3 * ["auction"], "bid", "bid"]
     for kind, count in (("person", 100), ("auction", 300), ("bid", 4600)):
         assert events(count=5000, kind=kind).num_rows == count
 
 
 def test_the_union_holds_the_three_streams(bids: Any) -> None:
     every = events(7000, 3000, kind="all")
-    assert every.schema.equals(ALL_SCHEMA)
-    for code, kind in enumerate(("person", "auction", "bid")):
-        mine = every.filter(pc.equal(every.column("event_type"), code))
+    assert every.schema.equals(schema_of("all", "string"))
+    for kind in ("person", "auction", "bid"):
+        rows, mine = rows_of_kind(every.column("event"), kind)
         alone = events(7000, 3000, kind=kind)
-        assert mine.column(kind).to_pylist() == alone.to_pylist()
-        others = every.filter(pc.not_equal(every.column("event_type"), code))
-        assert others.column(kind).null_count == others.num_rows
+        assert rows.to_pylist() == alone.to_pylist()
+        times = every.filter(pa.array(mine)).column("dateTime")
+        assert times.equals(alone.column("dateTime"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strings_that_are_views_are_the_same_strings(kind: Any) -> None:
+    plain = events(7000, 3000, kind=kind)
+    views = events(7000, 3000, kind=kind, strings="string_view")
+    assert views.schema.equals(schema_of(kind, "string_view"))
+    for name in plain.schema.names:
+        one, other = plain.column(name), views.column(name)
+        assert python_values(other) == python_values(one)
+        if kind != "all" and one.type == pa.string():
+            assert other.type == pa.string_view()
 
 
 def test_ids_are_consecutive(auctions: Any, people: Any) -> None:
@@ -322,6 +337,7 @@ def test_describing_a_source_loads_no_compiler() -> None:
 def test_wrong_settings() -> None:
     for options, message in (
         ({"kind": "bids"}, "'bids'"),
+        ({"strings": "text"}, "'text'"),
         ({"rate": 0}, "rate"),
         ({"out_of_order_group": 953}, "953"),
         ({"columns": ["auction", "sellr"]}, "sellr"),
