@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import compress
 from typing import Any
 
@@ -23,7 +24,7 @@ from .errors import TypeMismatchError
 from .failure_text import shown
 from .records import transposed
 from .row import Row, row_factory
-from .taking import take_column, take_rows, take_table
+from .taking import is_taken_here, take_column, take_rows, take_table
 from .union_type import gathered_unions
 from .value_types import as_type, has_tuple_records, holds, is_value_type
 
@@ -86,13 +87,15 @@ class ColumnBatch:
     def filter(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
         """The records where `mask` (bool, one per record) is true."""
         stamps = self.timestamps
-        try:
-            data = self.data.filter(pa.array(mask))
-        except pa.ArrowNotImplementedError:
-            data = take_rows(self.data, pa.array(np.flatnonzero(mask)))
-        left = ColumnBatch(data, None if stamps is None else stamps[mask])
+        left = ColumnBatch(self._filtered(mask), None if stamps is None else stamps[mask])
         left._rows = None if self._rows is None else list(compress(self._rows, mask.tolist()))
         return left
+
+    def _filtered(self, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+        if not any(map(is_taken_here, self.data.schema.types)):
+            with suppress(pa.ArrowNotImplementedError):
+                return self.data.filter(pa.array(mask))
+        return take_rows(self.data, pa.array(np.flatnonzero(mask)))
 
     def with_timestamps(self, timestamps: Timestamps | None) -> ColumnBatch:
         same = ColumnBatch(self.data, timestamps)

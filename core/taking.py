@@ -17,22 +17,20 @@ Places = npt.NDArray[np.integer]
 
 def take_rows(data: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
     """`data.take(indices)`, for columns of every type."""
-    try:
+    if not any(map(is_taken_here, data.schema.types)):
         return data.take(indices)
-    except pa.ArrowNotImplementedError:
-        columns = [take_column(column, indices) for column in data.columns]
-        return pa.RecordBatch.from_arrays(columns, schema=data.schema)
+    columns = [take_column(column, indices) for column in data.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=data.schema)
 
 
 def take_table(data: pa.Table, indices: pa.Array) -> pa.Table:
     """`data.take(indices)`, for columns of every type. `indices` has no nulls."""
-    try:
+    if not any(map(is_taken_here, data.schema.types)):
         return data.take(indices)
-    except pa.ArrowNotImplementedError:
-        batches = data.combine_chunks().to_batches()
-        if not batches:
-            return data
-        return pa.Table.from_batches([take_rows(pa.concat_batches(batches), indices)])
+    batches = data.combine_chunks().to_batches()
+    if not batches:
+        return data
+    return pa.Table.from_batches([take_rows(pa.concat_batches(batches), indices)])
 
 
 def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
@@ -42,7 +40,7 @@ def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, take_column(column.storage, indices))
     if pa.types.is_union(kind) and kind.mode == "dense":
         return _take_union(column, indices)
-    if pa.types.is_struct(kind) and any(_has_views(field.type) for field in kind):
+    if pa.types.is_struct(kind) and any(is_taken_here(field.type) for field in kind):
         parts = [take_column(part, indices) for part in column.flatten()]
         missing = column.is_null().take(indices).fill_null(True)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
@@ -96,10 +94,13 @@ def _dense(
     return pa.Array.from_buffers(kind, len(codes), buffers, children=children)
 
 
-def _has_views(kind: pa.DataType) -> bool:
+def is_taken_here(kind: pa.DataType) -> bool:
+    """Whether Arrow has no kernel that takes or filters such columns."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _has_views(kind.storage_type)
-    return kind in _VIEWS or any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
+        return is_taken_here(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return is_taken_here(kind.value_type)
+    return kind in _VIEWS or any(is_taken_here(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
@@ -140,6 +141,7 @@ def _take_union(column: pa.UnionArray, indices: pa.Array) -> pa.Array:
 
 __all__ = [
     "codes_of",
+    "is_taken_here",
     "null_array",
     "picked",
     "places_of",

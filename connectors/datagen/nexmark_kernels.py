@@ -330,27 +330,33 @@ def text_views(text: Bytes, ends: Int64s) -> Views:
     return views
 
 
-@njit(void(_IN, _KINDS, _OFFSETS), **_OPTIONS)
-def _kinds_of(numbers: Any, kinds: Any, places: Any) -> None:
-    persons, auctions, bids = 0, 0, 0
+@njit(int64(_IN, _KINDS, _OFFSETS, _OUT, _OUT, _OUT), **_OPTIONS)
+def _by_kind(numbers: Any, kinds: Any, places: Any, persons: Any, auctions: Any, bids: Any) -> int:
+    person, auction = 0, 0
     for i in range(numbers.size):
         slot = numbers[i] % EPOCH
+        bid = i - person - auction
         if slot > 3:
-            kinds[i], places[i] = 2, bids
-            bids += 1
+            kinds[i], places[i], bids[bid] = 2, bid, numbers[i]
         elif slot > 0:
-            kinds[i], places[i] = 1, auctions
-            auctions += 1
+            kinds[i], places[i], auctions[auction] = 1, auction, numbers[i]
+            auction += 1
         else:
-            kinds[i], places[i] = 0, persons
-            persons += 1
+            kinds[i], places[i], persons[person] = 0, person, numbers[i]
+            person += 1
+    packed: int = person * (numbers.size + 1) + auction
+    return packed
 
 
-def kinds_of(numbers: Int64s) -> tuple[Kinds, Offsets]:
-    """Of each event its kind (0 person, 1 auction, 2 bid), and how many of that are before it."""
-    kinds, places = np.empty(len(numbers), np.uint8), np.empty(len(numbers), np.int32)
-    _kinds_of(numbers, kinds, places)
-    return kinds, places
+def by_kind(numbers: Int64s) -> tuple[Kinds, Offsets, list[Int64s]]:
+    """Of each event its kind (0 person, 1 auction, 2 bid) and how many of that are before it; and
+    of each kind its numbers."""
+    count = len(numbers)
+    kinds, places = np.empty(count, np.uint8), np.empty(count, np.int32)
+    persons, auctions, bids = (np.empty(count, np.int64) for _ in range(3))
+    found = _by_kind(numbers, kinds, places, persons, auctions, bids)
+    person, auction = divmod(found, count + 1)
+    return kinds, places, [persons[:person], auctions[:auction], bids[: count - person - auction]]
 
 
 @intrinsic

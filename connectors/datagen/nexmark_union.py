@@ -27,11 +27,11 @@ def union(
     if "event" in schema.names:
         kind = schema.field("event").type
         assert isinstance(kind, UnionType)
-        codes, places = kernels.kinds_of(numbers)
+        codes, places, chosen = kernels.by_kind(numbers)
         rows = []
-        for code, name in enumerate(kind.kinds):
+        for name, mine in zip(kind.kinds, chosen, strict=True):
             struct = kind.rows_type(name)
-            made = columns_of(name, numbers[codes == code])
+            made = columns_of(name, mine)
             fields = made.columns([field.name for field in struct])
             rows.append(pa.StructArray.from_arrays(fields, fields=list(struct)))
         columns["event"] = kind.column(codes.view(np.int8), places, rows)
