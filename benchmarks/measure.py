@@ -79,9 +79,14 @@ class Sources:
 
 
 def environment(setting: Setting, storage: str | None = None) -> StreamExecutionEnvironment:
-    """An environment for `setting`, without a job yet; all else is as `configured` has it. What
+    """An environment for `setting`, without a job yet, whose sources make every column; all else is
+    as `configured` has it. What
     tasks and Ray would print stays out of the output, which is lines of JSON."""
-    least = JobConfig(parallelism=setting.parallelism, slot_cpus=slot_cpus(setting.parallelism))
+    least = JobConfig(
+        parallelism=setting.parallelism,
+        slot_cpus=slot_cpus(setting.parallelism),
+        column_pruning=False,
+    )
     quiet: dict[str, Any] = {"log_to_driver": False} if setting.host == "ray" else {}
     env = StreamExecutionEnvironment.get_execution_environment(
         None, setting.host, defaults=least, **quiet

@@ -287,6 +287,8 @@ class JobConfig:
     object_reuse: bool = False
     """Whether several readers of a record get one object, as they do anyway of what cannot be
     changed. Not: each gets its own, so that none sees what another changes."""
+    column_pruning: bool = True
+    """Whether sources that can leave out the columns that nobody reads."""
     local_combining: bool = True
     """Whether windows with built-in aggregates are aggregated before the exchange where that
     changes nothing but the cost."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..engine.graph.model import StreamGraph
 from .choices import choose
+from .column_reads import leave_out_columns
 from .kept_partitions import keep_partitions
 from .local_combining import combine_locally
 
@@ -15,4 +16,5 @@ def plan(graph: StreamGraph) -> StreamGraph:
     as. Asks nothing of sources."""
     compiles = graph.config.compile_functions
     nodes = (replace(node, implementation=choose(node.spec, compiles)) for node in graph.nodes)
-    return combine_locally(keep_partitions(replace(graph, nodes=tuple(nodes))))
+    chosen = leave_out_columns(replace(graph, nodes=tuple(nodes)))
+    return combine_locally(keep_partitions(chosen))

@@ -132,6 +132,7 @@ READ: Final[Mapping[str, Read]] = {
     "strom.attached": _of_job("attached"),
     "strom.wait": _of_job("wait"),
     "strom.batch-size": _of_job("batch_size"),
+    "strom.column-pruning": _of_job("column_pruning"),
     "strom.local-combining": _of_job("local_combining"),
     "strom.compile-functions": _of_job("compile_functions"),
     "strom.metrics-interval": _of_job("metrics_interval"),

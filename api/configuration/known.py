@@ -240,6 +240,13 @@ KNOWN: Final = (
     known("strom.wait", BOOLEAN, True, _setting("wait"), "`JobConfig.wait`"),
     known("strom.batch-size", INTEGER, 16384, _setting("batch_size"), "records in a batch"),
     known(
+        "strom.column-pruning",
+        BOOLEAN,
+        True,
+        _setting("column_pruning"),
+        "whether sources that can leave out the columns that nobody reads",
+    ),
+    known(
         "strom.local-combining",
         BOOLEAN,
         True,

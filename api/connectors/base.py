@@ -28,6 +28,7 @@ import pyarrow as pa
 from ...core.batch import Batch
 from ...core.clock import Clock
 from ..types.declared import Scalars
+from .reads import ColumnReads
 
 
 class SourceSplit(Protocol):
@@ -200,6 +201,12 @@ class Source(ABC):
         `tag`: rows of whatever a record is made of, with a column `error` that says, in text, why
         not. For `on_error`. None, by default: such records fail the job, or it has said already
         what becomes of them."""
+        return None
+
+    def reading(self, columns: ColumnReads) -> Source | None:
+        """The same source, whose batches leave out what nobody reads: they have no others than
+        `columns`, in any order, but for one of which there is something to read where none of
+        these is there. None, by default: it cannot, or has no others. It looks nothing up."""
         return None
 
     def reads_from(self) -> tuple[str, ...]:

@@ -13,15 +13,17 @@ differ in `kind` are the three parts of one stream. Batches carry event times (`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from ...api.connectors.base import EnumeratorContext, ReaderContext, Source
+from ...api.connectors.reads import ColumnReads
 from ...core.batch import Batch, ColumnBatch
 from ...core.errors import ConfigurationError
-from .nexmark_schemas import SCHEMAS, SLOTS, Strings, schema_of
+from .nexmark_schemas import SCHEMAS, SLOTS, Strings, read_field, schema_of
 from .reader import NumberReader, Runs, check_rate
 from .stripes import NumberEnumerator, make_splits
 
@@ -93,6 +95,15 @@ class NexmarkSource(Source):
     @property
     def schema(self) -> pa.Schema:
         return self._schema
+
+    def reading(self, columns: ColumnReads) -> NexmarkSource | None:
+        fields = [read_field(field, columns) for field in self._schema]
+        schema = pa.schema([field for field in fields if field is not None])
+        if not len(schema) or schema.equals(self._schema):
+            return None
+        same = copy(self)
+        same.columns, same._schema, same.pruned = tuple(schema.names), schema, True
+        return same
 
     def create_enumerator(
         self, context: EnumeratorContext, restored: Any | None

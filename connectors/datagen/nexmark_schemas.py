@@ -6,6 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from ...api.connectors.reads import ColumnReads
 from ...core.union_type import UnionType
 
 Kind = Literal["person", "auction", "bid"]
@@ -63,6 +64,20 @@ def schema_of(kind: str, strings: Strings) -> pa.Schema:
         return _with_strings(SCHEMAS[kind], strings)
     kinds = {one: pa.struct(list(_with_strings(SCHEMAS[one], strings))) for one in SLOTS}
     return pa.schema([("event", UnionType.of(kinds)), ("dateTime", TIME)])
+
+
+def read_field(field: pa.Field, columns: ColumnReads) -> pa.Field | None:
+    """What is read of a column, None for nothing. A kind's rows keep one field at least, so that
+    they are rows."""
+    if field.name in columns.names or field.name not in columns.columns:
+        return field if field.name in columns.names else None
+    union = field.type
+    kinds = {}
+    for kind in union.kinds:
+        rows, read = union.rows_type(kind), columns.of_kind(field.name, kind)
+        kept = [one for one in rows if read is None or one.name in read]
+        kinds[kind] = pa.struct(kept or [rows.field(0)])
+    return field.with_type(UnionType.of(kinds))
 
 
 def _with_strings(schema: pa.Schema, strings: Strings) -> pa.Schema:
