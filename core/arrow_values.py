@@ -48,10 +48,20 @@ def to_array(values: list[Any], kind: pa.DataType) -> pa.Array:
         if odd:
             values = [fitted(value, kind, plain, fits) for value in values]
     try:
+        if pa.types.is_dictionary(kind):
+            return _words(values, kind)
         return pa.array(values, type=kind)
     except ARROW_ERRORS as error:
         bad = next((one for one in values if not _taken(one, kind)), None)
         raise misfit(bad, kind, error) from error
+
+
+def _words(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Arrow makes dictionaries of some types from values, and of all others by another way."""
+    try:
+        return pa.array(values, type=kind)
+    except pa.ArrowNotImplementedError:
+        return to_array(values, kind.value_type).dictionary_encode().cast(kind)
 
 
 def _coded(values: list[Any], kind: ValueType) -> pa.Array:
@@ -68,7 +78,7 @@ def _coded(values: list[Any], kind: ValueType) -> pa.Array:
 
 def _taken(value: Any, kind: pa.DataType) -> bool:
     try:
-        pa.array([value], type=kind)
+        pa.array([value], type=kind.value_type if pa.types.is_dictionary(kind) else kind)
     except ARROW_ERRORS:
         return False
     return True
@@ -85,11 +95,7 @@ def _nested(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _lists(values, kind)
     if pa.types.is_fixed_size_list(kind):
-        plain = _lists(values, pa.list_(kind.value_field))
-        try:
-            return as_type(plain.cast(kind), kind)
-        except ARROW_ERRORS as error:
-            raise misfit(values[0] if values else None, kind, error) from error
+        return _fixed_lists(values, kind)
     return pa.array(values, type=kind)
 
 
@@ -135,6 +141,19 @@ def _lists(values: list[Any], kind: pa.DataType) -> pa.Array:
     inner = to_array(list(chain.from_iterable(one for one in lists if one)), kind.value_type)
     make = pa.LargeListArray if pa.types.is_large_list(kind) else pa.ListArray
     return as_type(make.from_arrays(offsets, inner, type=kind, mask=mask), kind)
+
+
+def _fixed_lists(values: list[Any], kind: pa.DataType) -> pa.Array:
+    size = kind.list_size
+    lists = [None if value is None else _elements(value, kind) for value in values]
+    for one in lists:
+        if one is not None and len(one) != size:
+            raise misfit(one, kind, f"it has {len(one)} items")
+    items = chain.from_iterable([None] * size if one is None else one for one in lists)
+    inner = to_array(list(items), kind.value_type)
+    missing = pa.array([one is None for one in lists], pa.bool_())
+    mask = missing if None in lists else None
+    return as_type(pa.FixedSizeListArray.from_arrays(inner, type=kind, mask=mask), kind)
 
 
 def _elements(value: Any, kind: pa.DataType) -> list[Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from .arrays import numpy_of
 from .errors import TypeMismatchError
 from .row import row_factory
+from .taking import fields_of
 from .value_types import ValueType, holds, is_tuple, is_value_type
 
 _DATES = (np.datetime64("0001-01-02", "D"), np.datetime64("9999-12-30", "D"))
@@ -158,7 +159,7 @@ def _is_read_here(kind: pa.DataType) -> bool:
 
 def _structs(column: pa.StructArray) -> list[Any]:
     kind = column.type
-    parts = list(map(python_values, column.flatten()))
+    parts = list(map(python_values, fields_of(column)))
     if parts and is_tuple(kind):
         values: list[Any] = list(zip(*parts, strict=True))
     else:

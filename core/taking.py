@@ -41,13 +41,11 @@ def take_column(column: pa.Array, indices: pa.Array) -> pa.Array:
     if pa.types.is_union(kind) and kind.mode == "dense":
         return _take_union(column, indices)
     if pa.types.is_struct(kind) and any(is_taken_here(field.type) for field in kind):
-        parts = [take_column(part, indices) for part in column.flatten()]
+        parts = [take_column(column.field(at), indices) for at in range(kind.num_fields)]
         missing = column.is_null().take(indices).fill_null(True)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=missing)
-    if pa.types.is_list(kind) and kind.value_type in _VIEWS:
-        texts = kind.value_type == pa.string_view()
-        plain = pa.list_(pa.large_string() if texts else pa.large_binary())
-        return column.cast(plain).take(indices).cast(kind)
+    if _is_list(kind) and is_taken_here(kind):
+        return _take_lists(column, indices)
     if kind not in _VIEWS:
         return column.take(indices)
     return _take_views(column, indices)
@@ -64,6 +62,26 @@ def picked(column: pa.Array, places: Places) -> pa.Array:
     return take_column(column, pa.array(places))
 
 
+def fields_of(column: pa.StructArray) -> list[pa.Array]:
+    """`column.flatten()`, for fields of every type: null where the struct is. (Arrow ends the
+    process where one is a union.)"""
+    kind = column.type
+    if not any(_is_union(field.type) for field in kind):
+        return list(column.flatten())
+    fields = [column.field(at) for at in range(kind.num_fields)]
+    if not column.null_count:
+        return fields
+    missing = numpy_of(column.is_null())
+    there = pa.array(np.arange(len(column)), mask=missing)
+    return [take_column(field, there) for field in fields]
+
+
+def _is_union(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_union(kind.storage_type)
+    return bool(pa.types.is_union(kind))
+
+
 def codes_of(union: pa.UnionArray) -> npt.NDArray[np.int8]:
     """Of each value of a dense union its kind's code. (Arrow's own forget that an array is a part
     of another one.)"""
@@ -76,15 +94,39 @@ def places_of(union: pa.UnionArray) -> npt.NDArray[np.int32]:
 
 
 def null_array(count: int, kind: pa.DataType) -> pa.Array:
-    """So many nulls: `pa.nulls`, for every type."""
+    """So many nulls: `pa.nulls`, for every type. (Arrow's are no arrays, and end the process, where
+    a union is in them.)"""
+    if not _holds_union(kind):
+        return pa.nulls(count, kind)
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, null_array(count, kind.storage_type))
-    if not (pa.types.is_union(kind) and kind.mode == "dense"):
-        return pa.nulls(count, kind)
-    first, *others = [kind.field(at).type for at in range(kind.num_fields)]
-    codes = np.full(count, kind.type_codes[0], dtype=np.int8)
-    children = [null_array(count, first), *(null_array(0, other) for other in others)]
-    return _dense(kind, codes, np.arange(count, dtype=np.int32), children)
+    if pa.types.is_union(kind):
+        first, *others = [kind.field(at).type for at in range(kind.num_fields)]
+        codes = np.full(count, kind.type_codes[0], dtype=np.int8)
+        children = [null_array(count, first), *(null_array(0, other) for other in others)]
+        return _dense(kind, codes, np.arange(count, dtype=np.int32), children)
+    missing = pa.nulls(count, pa.bool_()).is_valid().buffers()[1]
+    if pa.types.is_struct(kind):
+        children = [null_array(count, field.type) for field in kind]
+        return pa.Array.from_buffers(kind, count, [missing], children=children)
+    if pa.types.is_fixed_size_list(kind):
+        children = [null_array(count * kind.list_size, kind.value_type)]
+        return pa.Array.from_buffers(kind, count, [missing], children=children)
+    number = np.int64 if pa.types.is_large_list(kind) else np.int32
+    ends = pa.py_buffer(np.zeros(count + 1, dtype=number))
+    return pa.Array.from_buffers(
+        kind, count, [missing, ends], children=[null_array(0, kind.field(0).type)]
+    )
+
+
+def _holds_union(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _holds_union(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _holds_union(kind.value_type)
+    return pa.types.is_union(kind) or any(
+        _holds_union(kind.field(at).type) for at in range(kind.num_fields)
+    )
 
 
 def _dense(
@@ -95,12 +137,15 @@ def _dense(
 
 
 def is_taken_here(kind: pa.DataType) -> bool:
-    """Whether Arrow has no kernel that takes or filters such columns."""
+    """Whether Arrow has no kernel that takes or filters such columns, or is not trusted to: unions
+    are taken for whole where they are slices."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_taken_here(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return is_taken_here(kind.value_type)
-    return kind in _VIEWS or any(is_taken_here(kind.field(i).type) for i in range(kind.num_fields))
+    if kind in _VIEWS or pa.types.is_union(kind):
+        return True
+    return any(is_taken_here(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
@@ -116,6 +161,38 @@ def _take_views(column: pa.Array, indices: pa.Array) -> pa.Array:
     taken = held.take(rows) if len(held) else np.zeros(len(rows), dtype="V16")
     buffers = [nulls, pa.py_buffer(taken.view(np.uint8)), *texts]
     return pa.Array.from_buffers(column.type, len(rows), buffers)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_map(kind)
+        or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _take_lists(column: pa.Array, indices: pa.Array) -> pa.Array:
+    """Their items are taken by themselves."""
+    kind, count = column.type, len(indices)
+    if not len(column):
+        return null_array(count, kind)
+    rows = numpy_of(indices.fill_null(0)).astype(np.int64)
+    valid = column.is_valid().take(indices).fill_null(False)
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        at = (column.offset + rows).repeat(size) * size + np.tile(np.arange(size), count)
+        ends: list[pa.Buffer] = []
+    else:
+        offsets = numpy_of(column.offsets)
+        starts = offsets[rows].astype(np.int64)
+        lengths = np.where(numpy_of(valid), offsets[rows + 1] - starts, 0)
+        behind = lengths.cumsum()
+        at = np.arange(int(lengths.sum())) + (starts - behind + lengths).repeat(lengths)
+        ends = [pa.py_buffer(np.concatenate([[0], behind]).astype(offsets.dtype))]
+    items = take_column(column.values, pa.array(at))
+    buffers = [pa.concat_arrays([valid]).buffers()[1], *ends]
+    return pa.Array.from_buffers(kind, count, buffers, children=[items])
 
 
 def _take_union(column: pa.UnionArray, indices: pa.Array) -> pa.Array:
@@ -141,6 +218,7 @@ def _take_union(column: pa.UnionArray, indices: pa.Array) -> pa.Array:
 
 __all__ = [
     "codes_of",
+    "fields_of",
     "is_taken_here",
     "null_array",
     "picked",

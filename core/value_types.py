@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from .errors import TypeMismatchError
+from .taking import null_array, take_column
 
 
 class ValueType(pa.ExtensionType, ABC):  # type: ignore[misc]  # pyarrow has no types
@@ -284,7 +285,7 @@ def items_of(lists: pa.Array) -> pa.Array:
     starts = np.asarray(lists.offsets, dtype=np.int64)[:-1]
     before = np.cumsum(lengths) - lengths
     places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
-    return lists.values.take(pa.array(places))
+    return take_column(lists.values, pa.array(places))
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -299,13 +300,7 @@ def empty_table(schema: pa.Schema) -> pa.Table:
 
 def empty_array(kind: pa.DataType) -> pa.Array:
     """A column of no values, of any type."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, empty_array(kind.storage_type))
-    if pa.types.is_union(kind) and kind.mode == "dense":
-        children = [empty_array(kind.field(at).type) for at in range(kind.num_fields)]
-        nothing = [None, pa.py_buffer(b""), pa.py_buffer(b"")]
-        return pa.Array.from_buffers(kind, 0, nothing, children=children)
-    return pa.nulls(0, kind)  # `pa.array` makes no dictionaries of decimals, and no unions
+    return null_array(0, kind)  # `pa.array` makes no dictionaries of decimals, and no unions
 
 
 __all__ = [

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ..core.arrays import Bools, Slots, numpy_of
 from ..core.errors import StateError
+from ..core.taking import take_table
 from .backend import KEY_GROUP, AccColumn, StateTable
 from .column_face import SlotTable, TableState
 from .column_index import FIRST_SLOTS
@@ -127,7 +128,7 @@ class MemoryTableState(TableState, WholeState):
             data = fitted(f"table state '{self._name}'", table.data, declared)
             namespaces = numpy_of(data.column(NAMESPACE))
             for namespace in np.unique(namespaces).tolist():
-                rows = data.take(pa.array(np.flatnonzero(namespaces == namespace)))
+                rows = take_table(data, pa.array(np.flatnonzero(namespaces == namespace)))
                 self._fill(self.table(namespace), rows.combine_chunks())
 
     def _fill(self, table: MemorySlotTable, rows: pa.Table) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..core.arrays import Int64s, Slots, numpy_of
 from ..core.growing import GrowingList
+from ..core.taking import take_column
 from ..core.value_types import items_of
 from .value_lists import NUMBER, VALUE, Choose
 from .value_store import Codes, ValueStore, codes_by, lists_by
@@ -58,7 +59,7 @@ class ValueRows:
         sequence number), list by list and in order of the numbers."""
         owners, values, numbers = self.unordered(lists)
         rows = in_order(owners, numbers)
-        return owners[rows], values.take(pa.array(rows)), numbers[rows]
+        return owners[rows], take_column(values, pa.array(rows)), numbers[rows]
 
     def unordered(self, lists: Codes) -> tuple[Slots, pa.Array, Int64s]:
         """`read`, in no order, which takes less time."""
@@ -68,7 +69,7 @@ class ValueRows:
         owners, numbers, values = place[self._owners.used], self._numbers.used, self._values.all()
         if (owners < 0).any():
             rows = np.flatnonzero(owners >= 0)
-            return owners[rows], values.take(pa.array(rows)), numbers[rows]
+            return owners[rows], take_column(values, pa.array(rows)), numbers[rows]
         return owners, values, numbers
 
     def freeze(self) -> Callable[[Codes], pa.Array]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..core.arrays import numpy_of
+from ..core.taking import null_array, take_column
 from .object_keys import ObjectKeyType
 
 Codes = npt.NDArray[np.int64]
@@ -118,7 +119,7 @@ class ValueStore:
     def all(self) -> pa.Array:
         """All values, as they are kept, in order of their codes."""
         if len(self._chunks) != 1:
-            self._chunks = [pa.concat_arrays([pa.nulls(0, self.wide), *self._chunks])]
+            self._chunks = [pa.concat_arrays([null_array(0, self.wide), *self._chunks])]
         return self._chunks[0]
 
     @property
@@ -165,20 +166,20 @@ class ValueStore:
 def _taken(chunks: Sequence[pa.Array], wide: pa.DataType, codes: Codes) -> pa.Array:
     """The values of these codes; null for -1."""
     if not chunks:
-        return pa.nulls(len(codes), wide)
+        return null_array(len(codes), wide)
     if len(chunks) == 1:
-        return chunks[0].take(_indices(codes))
+        return take_column(chunks[0], _indices(codes))
     starts = np.cumsum([0, *map(len, chunks[:-1])])
     chunk_of = np.searchsorted(starts, codes, side="right") - 1
     order = np.argsort(chunk_of, kind="stable")
     bounds = np.searchsorted(chunk_of[order], np.arange(-1, len(chunks) + 1))
-    pieces = [pa.nulls(int(bounds[1]), wide)]
+    pieces = [null_array(int(bounds[1]), wide)]
     for at, chunk in enumerate(chunks):
         rows = order[bounds[at + 1] : bounds[at + 2]]
-        pieces.append(chunk.take(pa.array(codes[rows] - starts[at])))
+        pieces.append(take_column(chunk, pa.array(codes[rows] - starts[at])))
     back = np.empty(len(codes), dtype=np.int64)
     back[order] = np.arange(len(codes))
-    return pa.concat_arrays(pieces).take(pa.array(back))
+    return take_column(pa.concat_arrays(pieces), pa.array(back))
 
 
 def lists_by(owners: Codes, items: pa.Array, count: int, codes: Codes) -> pa.Array:
@@ -187,7 +188,7 @@ def lists_by(owners: Codes, items: pa.Array, count: int, codes: Codes) -> pa.Arr
     ends = np.cumsum(np.bincount(owners, minlength=count))
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int64))
     whole = pa.LargeListArray.from_arrays(offsets, items, type=pa.large_list(items.type))
-    return whole.take(pa.array(codes, mask=codes < 0))
+    return take_column(whole, pa.array(codes, mask=codes < 0))
 
 
 def codes_by(lists: pa.Array, make: Callable[[int], Codes]) -> tuple[Codes, Codes]:

@@ -38,6 +38,7 @@ from ..core.clock import VirtualClock
 from ..core.config import JobConfig
 from ..core.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, LatencyMarker, StreamStatus, Watermark
 from ..core.ids import KeyGroupRange, OperatorId
+from ..core.taking import take_table
 from ..operators.base import (
     HELD,
     IN_STATE,
@@ -124,9 +125,10 @@ def regroup(
     state that every subtask gets."""
     tables = []
     for table in (table for snapshot in snapshots for table in snapshot.keyed):
-        mine = [group in key_groups for group in table.data.column(KEY_GROUP).to_pylist()]
-        if any(mine):
-            data = table.data.filter(pa.array(mine))
+        groups = table.data.column(KEY_GROUP).to_pylist()
+        mine = [at for at, group in enumerate(groups) if group in key_groups]
+        if mine:
+            data = take_table(table.data, pa.array(mine))
             tables.append(StateTable(table.name, table.kind, data, table.metadata))
     operator = redistribute([snapshot.operator for snapshot in snapshots], 1)[0]
     shared = tuple(table for table in operator if table.mode != "split")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ...core import taking
 from ...core.arrays import numpy_of
 from ...core.batch import Batch, ColumnBatch
-from ...core.taking import codes_of, picked, places_of
+from ...core.taking import codes_of, fields_of, picked, places_of
 from ...core.union_type import UnionType, rows_of_kind
 
 INLINE: Final = 12
@@ -132,7 +132,7 @@ def _compact_union(array: Any) -> Any:
         mine = np.flatnonzero(codes == code)
         own = picked(array.storage.field(code), places[mine])
         places[mine] = np.arange(len(mine), dtype=np.int32)
-        fields = [_compact(field) for field in own.flatten()]
+        fields = [_compact(field) for field in fields_of(own)]
         missing = own.is_null() if own.null_count else None
         struct = list(kind.rows_type(name))
         rows.append(pa.StructArray.from_arrays(fields, fields=struct, mask=missing))
@@ -158,7 +158,7 @@ def _own_bytes(array: Any) -> int:
     """Bytes of the array's own rows, also where it shares its data buffers."""
     if isinstance(array.type, UnionType):
         rows = (rows_of_kind(array, kind)[0] for kind in array.type.kinds)
-        return 5 * len(array) + sum(_own_bytes(field) for own in rows for field in own.flatten())
+        return 5 * len(array) + sum(_own_bytes(field) for own in rows for field in fields_of(own))
     if not _is_flat_view(array.type) or not len(array):
         return int(array.nbytes)
     views = np.frombuffer(array.buffers()[1], dtype="<i4", count=4 * (array.offset + len(array)))

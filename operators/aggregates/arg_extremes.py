@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots
+from ...core.taking import fields_of
 from ...state.backend import AccColumn
 from ...state.column_face import SlotTable
 from ..columns import Storage, from_numbers, storage, to_numbers
@@ -24,7 +25,7 @@ VALUE, BY = 0, 1
 
 def struct_field(array: pa.Array, index: int) -> pa.Array:
     """A field of a struct column, null where the struct is."""
-    return array.flatten()[index]
+    return fields_of(array)[index]
 
 
 class ArgExtreme(Accumulator):

@@ -12,6 +12,7 @@ from ...api.specs.kinds import KindSpec, union_columns
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, to_columns
 from ...core.errors import TypeMismatchError
 from ...core.row_kind import refuse_changelog
+from ...core.taking import fields_of
 from ...core.union_type import OfKind, UnionType, rows_of_kind, rows_schema
 from ..base import Operator
 
@@ -37,7 +38,7 @@ class KindOperator(Operator):
         if self._schema is None or column.type != self._union:
             self._schema, self._union = self._schema_of(column.type), column.type
         rows, mine = rows_of_kind(column, self._spec.kind)
-        data = pa.RecordBatch.from_arrays(rows.flatten(), schema=self._schema)
+        data = pa.RecordBatch.from_arrays(fields_of(rows), schema=self._schema)
         if batch.timestamps is None or len(data) == len(batch):
             return ColumnBatch(data, batch.timestamps)
         return ColumnBatch(data, batch.timestamps[mine])

@@ -12,6 +12,7 @@ from ...api.specs.windows import BuiltinWindow, ExtremeWindow
 from ...core.arrays import Int64s, Slots
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
+from ...core.taking import fields_of
 from ...state.column_face import SlotTable
 from ...state.key_index import as_declared
 from ...state.value_store import ValueStore
@@ -55,7 +56,7 @@ class WholeRecords(SlotAggregates):
         """The columns of kept records, of their own types."""
         return [
             as_declared(column, field.type)
-            for column, field in zip(records.flatten(), self._output, strict=True)
+            for column, field in zip(fields_of(records), self._output, strict=True)
         ]
 
     def _column_at(self, name: str) -> int:

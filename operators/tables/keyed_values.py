@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ...core.arrays import Bools, Int64s
 from ...core.batch import take_column
+from ...core.taking import null_array
 from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.key_index import as_declared
@@ -171,7 +172,7 @@ class KeyedGroupValues(StoredValues):
         both = pa.concat_arrays([stored.held(index, owners), stored.values_of(pairs)])
         words = value_words(both)
         lost = np.unique(owners[words[: len(owners)] == words[len(owners) :]])
-        stored.hold(index, lost, pa.nulls(len(lost), both.type))
+        stored.hold(index, lost, null_array(len(lost), both.type))
 
     def _find(self, index: int, view: int, largest: bool, heads: Int64s) -> None:
         """The extremes of these groups, among all of their values."""

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from ...api.aggregates import Aggregate
 from ...api.windows.base import Trigger, WindowAssigner
+from ...core.column_values import python_values
 from ...core.row_kind import ROW_KIND
+from ...core.union_type import UnionType
 from .folds import Condition, Record
 
 CONDITIONS: dict[str, tuple[Any, Condition]] = {
@@ -79,6 +81,9 @@ class Case:
     tight: bool = False
     """Whether operators run with `limits.small_limits`."""
 
+    mixed: bool = False
+    """Whether jobs take the records out of a stream of several kinds."""
+
     @property
     def records(self) -> list[Record]:
         """In order of arrival."""
@@ -108,6 +113,7 @@ class Case:
             "tight": self.tight,
             "filtered": self.filtered,
             "by_expression": self.by_expression,
+            "mixed": self.mixed,
         }
         return (
             f"seed {self.seed}: {self.operation}\n  key {self.key}; {columns}\n  {built}\n"
@@ -117,5 +123,7 @@ class Case:
 
 def plain_list(column: pa.Array) -> list[Any]:
     """Python values; half floats as floats."""
+    if isinstance(column.type, UnionType):
+        return python_values(column)
     values = column.cast(pa.float32()) if column.type == pa.float16() else column
     return list(values.to_pylist())

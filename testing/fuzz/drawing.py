@@ -30,6 +30,7 @@ def draw_case(seed: int) -> Case:
     _draw_expiry(random.Random(f"expiry {seed}"), case)
     _draw_rare(random.Random(f"rare {seed}"), case)
     _draw_nested(random.Random(f"nested {seed}"), case)
+    case.mixed = random.Random(f"mixed {seed}").random() < 0.25 and not case.changelog
     return _renamed(rng, case) if rng.random() < 0.25 else case
 
 

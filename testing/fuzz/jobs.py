@@ -3,15 +3,21 @@ with a function that raises."""
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
-from ...api.streams.data_stream import StreamExecutionEnvironment
+import pyarrow as pa
+
+from ...api.streams.data_stream import DataStream, StreamExecutionEnvironment
+from ...api.watermarks import WatermarkStrategy
 from ...api.windows.session_windows import EventTimeSessionWindows
 from ...core.config import JobConfig
 from ...core.row import make_row
+from ...core.union_type import OfKind, UnionType
 from ..equivalence import (
     WATERMARK_INTERVAL,
     Ways,
@@ -48,8 +54,7 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
     slack = max(max(_lag(lane) for lane in lanes), 0) + _apart(operation)
 
     def build(env: StreamExecutionEnvironment) -> Any:
-        source = ScriptedSource([_rows(case, lane) for lane in lanes], case.data.schema)
-        records = asked(case, env.from_source(source, strategy(slack), "records"))
+        records = asked(case, _records(case, env, lanes, strategy(slack)))
         records = poisoned(case, records)
         return program(case, filtered(case, records))
 
@@ -73,6 +78,32 @@ def job_results(case: Case) -> Iterator[tuple[str, Case, Result, Result]]:
             found[f"raised, {fault}"] = after
     for way, rows in found.items():
         yield way, in_time, expected, Result(plain_rows(rows))
+
+
+def _records(
+    case: Case, env: StreamExecutionEnvironment, lanes: list[list[Record]], times: WatermarkStrategy
+) -> DataStream:
+    """The records as a source gives them: some as one kind of a stream of several."""
+    rows = [_rows(case, lane) for lane in lanes]
+    if not case.mixed:
+        return env.from_source(ScriptedSource(rows, case.data.schema), times, "records")
+    ticks = pa.struct([("at", pa.timestamp("ms"))])
+    events = UnionType.of({"tick": ticks, "record": pa.struct(list(case.data.schema))})
+    schema = pa.schema([("event", events), ("ts", pa.int64())])
+    rng = random.Random(f"mixed {case.seed}")
+    mixed = env.from_source(ScriptedSource([_mixed(rng, lane) for lane in rows], schema), times)
+    records = mixed.of_kind("record")
+    return records.start_new_chain() if rng.random() < 0.5 else records
+
+
+def _mixed(rng: random.Random, rows: list[Any]) -> list[Any]:
+    """With others between them, at the same times."""
+    mixed: list[Any] = []
+    for row in rows:
+        others = [None, OfKind("tick", {"at": None}), OfKind("tick", {"at": datetime(2026, 1, 2)})]
+        for event in [*rng.choices(others, k=rng.choice([0, 0, 1, 3])), OfKind("record", row)]:
+            mixed.append(make_row(("event", "ts"), (event, row["ts"])))
+    return mixed
 
 
 def _apart(operation: Windows | Table) -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...core.union_type import OfKind, UnionType
+
 DAY = dt.date(1969, 12, 30)
 NOON = dt.datetime(1970, 1, 1, 12)
 NAN, INFINITY = math.nan, math.inf
@@ -82,6 +84,22 @@ KINDS: dict[str, Kind] = {
 KEYS = tuple(KINDS)
 """All of them may be keys."""
 
+_KINDS = UnionType.of(
+    {
+        "named": pa.struct([("a", pa.int64()), ("b", pa.string())]),
+        "listed": pa.struct([("c", pa.list_(pa.float64())), ("d", pa.string_view())]),
+        "bare": pa.struct([("a", pa.timestamp("ms"))]),
+    }
+)
+_OF_KINDS = (
+    OfKind("named", {"a": 1, "b": "x" * 20}),
+    OfKind("named", {"a": None, "b": None}),
+    OfKind("listed", {"c": [1.5, None], "d": "a text that is not inlined"}),
+    OfKind("listed", {"c": [], "d": ""}),
+    OfKind("bare", {"a": NOON}),
+    OfKind("bare", {"a": None}),
+)
+
 _PAIR = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 _LISTS: tuple[Any, ...] = ([], [0.0], [-0.0], [NAN], [None], [0.0, NAN], [1.5, -1.5])
 
@@ -93,6 +111,7 @@ NESTED: dict[str, Kind] = {
     "pairs": Kind(pa.list_(pa.int8(), 2), ([1, 2], [None, 3])),
     "amounts": Kind(pa.list_(pa.decimal128(5, 2)), ([], [Decimal("1.50")], [Decimal("-1.50")])),
     "nothing": Kind(pa.null(), (None,)),
+    "of_kinds": Kind(_KINDS, _OF_KINDS),
 }
 """Of columns that records have beside the others."""
 
@@ -130,7 +149,9 @@ def pick(rng: random.Random, wanted: Callable[[Kind], bool] = lambda kind: True)
 
 
 def to_array(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """As `pa.array`, for dictionaries of other than 32-bit codes, too."""
+    """As `pa.array`, for dictionaries of other than 32-bit codes and for unions, too."""
+    if isinstance(type_, UnionType):
+        return type_.array(values)
     if pa.types.is_dictionary(type_):
         return pa.array(values, type_.value_type).dictionary_encode().cast(type_)
     return pa.array(values, type_)

@@ -17,6 +17,7 @@ from amounts import examples
 from hypothesis import given, settings
 from strom import Row, RowKind, Types
 from strom.api.types.type_info import schema_of
+from strom.core.arrow_values import to_array
 from strom.core.batch import ColumnBatch, ObjectBatch, concat, to_columns
 from strom.core.errors import TypeMismatchError
 from strom.core.value_types import BigDecimal, empty_batch
@@ -203,6 +204,30 @@ def test_fixed_size_lists() -> None:
         exact(Row(v=None)),
         exact(Row(v=[(2,), (3,)])),
     ]
+
+
+def test_a_fixed_size_list_of_another_size_is_quoted() -> None:
+    with pytest.raises(TypeMismatchError, match=r"value \[2, 3, 4\].*it has 3 items"):
+        to_array([[0, 1], None, [2, 3, 4]], pa.list_(pa.int64(), 2))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Decimal("1.50"), dt.datetime(2026, 1, 2, tzinfo=dt.UTC), dt.date(2026, 1, 2), "word"],
+)
+def test_dictionaries_of_every_type(value: Any) -> None:
+    """Arrow makes those of some types only."""
+    kinds = {
+        Decimal: pa.decimal128(5, 2),
+        dt.datetime: pa.timestamp("us", "UTC"),
+        dt.date: pa.date32(),
+        str: pa.string_view(),
+    }
+    kind = pa.dictionary(pa.int8(), kinds[type(value)])
+    made = to_array([value, None, value], kind)
+    assert (made.type, made.to_pylist()) == (kind, [value, None, value])
+    with pytest.raises(TypeMismatchError, match=r"value 1\.25 does not fit"):
+        to_array([value, 1.25], kind)
 
 
 def test_big_decimals_in_columns_are_readable_text() -> None:

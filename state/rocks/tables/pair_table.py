@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ....core.arrays import Bools, Int64s, Slots
 from ....core.growing import Growing
+from ....core.taking import null_array
 from ..database.layouts import Pair
 from .slot_rows import pieces
 from .slot_table import LOADED, PIECE_BYTES, ColdSlotTable
@@ -200,4 +201,4 @@ class PairTable(ColdSlotTable):
         return moved
 
     def _no_values(self, count: int) -> pa.Array:
-        return pa.nulls(count, self._types[-1])
+        return null_array(count, self._types[-1])
