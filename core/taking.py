@@ -1,5 +1,5 @@
-"""Rows of columns by their places, for columns of every type: Arrow cannot take views yet, alone or
-within other values.
+"""Rows of columns by their places, for columns of every type. Arrow cannot take views yet, alone or
+within other values, and is wrong about unions that are slices or lie within other values.
 """
 
 from __future__ import annotations
@@ -188,6 +188,8 @@ def _take_lists(column: pa.Array, indices: pa.Array) -> pa.Array:
         starts = offsets[rows].astype(np.int64)
         lengths = np.where(numpy_of(valid), offsets[rows + 1] - starts, 0)
         behind = lengths.cumsum()
+        if count and behind[-1] > np.iinfo(offsets.dtype).max:
+            raise pa.ArrowInvalid(f"{behind[-1]} items are too many for a column of type {kind}")
         at = np.arange(int(lengths.sum())) + (starts - behind + lengths).repeat(lengths)
         ends = [pa.py_buffer(np.concatenate([[0], behind]).astype(offsets.dtype))]
     items = take_column(column.values, pa.array(at))

@@ -24,7 +24,7 @@ from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError
 from ...core.row_kind import ROW_KIND
 from ...core.union_type import UnionType, spread_unions
-from ...core.value_types import empty_batch, is_value_type, type_text
+from ...core.value_types import empty_batch, holds, is_value_type, type_text
 from ..base import Operator
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ class ExpressionOperator(Operator):
         """Expressions would compare what values are stored as, for which 1.5 is not 1.50."""
         named = {name for one in self._expressions for name in one.meta.root_names()}
         for field in schema:
-            opaque = is_value_type(field.type) and not isinstance(field.type, UnionType)
-            if field.name in named and opaque:
+            if field.name in named and _is_opaque(field.type):
                 raise self._error(
                     f"the column '{field.name}' has type {type_text(field.type)}, which only "
                     "Python can read: use a function, as in map(lambda row: ...)"
@@ -227,3 +226,11 @@ def _named_columns(expression: pl.Expr | NamedColumn, names: list[str]) -> dict[
         return None
     source = plain.meta.output_name()
     return {expression.meta.output_name(): source} if source in names else None
+
+
+def _is_opaque(kind: pa.DataType) -> bool:
+    """Whether expressions cannot read such a column: of several kinds only whole columns are spread
+    for them."""
+    if isinstance(kind, UnionType):
+        return False
+    return is_value_type(kind) or holds(kind, lambda one: isinstance(one, UnionType))

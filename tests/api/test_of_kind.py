@@ -24,6 +24,7 @@ from strom import (
 )
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import FileSink, FileSource
+from strom.core.arrow_values import to_array
 from strom.core.errors import ConfigurationError, JobFailedError
 from strom.core.union_type import UnionType
 from strom.testing import Ways
@@ -253,3 +254,21 @@ def test_kinds_are_rows() -> None:
         Types.UNION({"n": Types.INT()})
     with pytest.raises(ConfigurationError, match="UNION: a union has 1 to 127 kinds"):
         Types.UNION({})
+
+
+def test_expressions_over_kinds_within_other_values_are_refused(
+    env: StreamExecutionEnvironment,
+) -> None:
+    kind = pa.struct([("n", pa.int64()), ("event", UNION)])
+    schema = pa.schema([("n", pa.int64()), ("row", kind)])
+
+    def inside(start: int, number: int) -> pa.RecordBatch:
+        rows = [{"n": n, "event": value(n)} for n in range(start, start + number)]
+        numbers = pa.array(range(start, start + number), pa.int64())
+        return pa.RecordBatch.from_arrays([numbers, to_array(rows, kind)], schema=schema)
+
+    stream = env.from_source(DataGenSource(inside, 8, schema=schema))
+    passed = stream.filter(pl.col("n") > 5).execute_and_collect()
+    assert [row.row.event for row in passed] == [value(6), value(7)]
+    with pytest.raises(JobFailedError, match=r"column 'row' has type.*use a function"):
+        list(stream.filter(pl.col("row").is_not_null()).execute_and_collect())
