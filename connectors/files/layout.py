@@ -27,7 +27,8 @@ from .text_lines import LINE, TextLines
 @dataclass(frozen=True)
 class Request:
     """What the user asked for. `roots`: above which folders are not columns; None: none are.
-    `charset`: of CSV, JSON Lines and text. `csv`: how CSV files are, if not as by default."""
+    `charset`: of CSV, JSON Lines and text. `csv`: how CSV files are, if not as by default. `read`:
+    the columns that somebody reads; None: all. A name may be none of the files'."""
 
     format: str
     columns: tuple[str, ...] | None
@@ -37,6 +38,7 @@ class Request:
     options: Mapping[str, Any] | None
     charset: str = UTF_8
     csv: CsvSchema | None = None
+    read: frozenset[str] | None = None
 
     @property
     def lines(self) -> bool:
@@ -80,12 +82,14 @@ class Layout:
         """full: all columns that may be asked for. first: the file that says so; None: the user."""
         self.request = request
         self._full = full
+        self._first = first
         self._folders = None if first is None else tuple(request.values(first))
         """The columns in folder names that all files must have; None: any."""
-        wanted = full.names if request.columns is None else request.columns
-        missing = [name for name in wanted if name not in full.names]
+        asked = full.names if request.columns is None else request.columns
+        missing = [name for name in asked if name not in full.names]
         if missing:
-            raise no_columns(str(first), missing, full, wanted)
+            raise no_columns(str(first), missing, full, asked)
+        wanted = [name for name in asked if request.read is None or name in request.read] or asked
         self.output = pa.schema([(name, full.field(name).type) for name in wanted])
         self._comparable = comparable(full)
         self._filtered = (
@@ -94,6 +98,10 @@ class Layout:
         self._needed = [name for name in full.names if name in {*wanted, *self._filtered}]
         self._parts: dict[tuple[str, ...], tuple[FileFormat, pa.Schema]] = {}
         """How files are read, by the columns that their folders name."""
+
+    def reading(self, request: Request) -> Layout:
+        """The same of a request that differs in what it reads."""
+        return Layout(request, self._full, self._first)
 
     def values(self, url: str) -> dict[str, pa.Scalar]:
         """The columns that are read from the names of the file's folders."""
@@ -170,7 +178,8 @@ class Layout:
                 "in the names of folders"
             )
         schema = pa.schema([(name, self._full.field(name).type) for name in read])
-        selected = None if request.columns is None else tuple(read)
+        all_read = request.columns is None and request.read is None
+        selected = None if all_read else tuple(read)
         declared = None if request.declared is None else schema
         return request.reader(selected, declared), schema
 

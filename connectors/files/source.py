@@ -25,6 +25,7 @@ from ...api.connectors.base import (
     SourceReader,
     SplitEnumerator,
 )
+from ...api.connectors.reads import ColumnReads
 from ...api.types.durations import to_timedelta
 from ...api.types.type_info import schema_of
 from ...core.batch import Batch, ColumnBatch, ObjectBatch
@@ -67,7 +68,8 @@ class FileSource(Source):
         what was read is bounded in a folder that nobody clears.
     charset: of CSV, JSON Lines and text. csv_schema: of CSV that is not as by default (a header
         line, commas, double quotes); its columns are the declared ones.
-    All files must have the same columns. Rows keep their order within a file (Parquet: row group).
+    All files must have the same columns; of Parquet those that the program reads, others are left
+    out where nobody can see them. Rows keep their order within a file (Parquet: row group).
     """
 
     def __init__(
@@ -160,6 +162,26 @@ class FileSource(Source):
         other = copy(self)
         other._malformed = tag
         return other
+
+    def reading(self, columns: ColumnReads) -> FileSource | None:
+        """Of Parquet: to leave out what a text has would take back no work, and pass over what
+        cannot be read."""
+        if self._request.format != "parquet" or self._leaves_out_nothing(columns.columns):
+            return None
+        other = copy(self)
+        other._request = replace(self._request, read=columns.columns)
+        other._layout = None if self._layout is None else self._layout.reading(other._request)
+        return other
+
+    def _leaves_out_nothing(self, read: frozenset[str]) -> bool:
+        """Whether it is known that all columns are read, or none of these."""
+        declared = self._request.declared
+        known: Sequence[str] | None = self._request.columns
+        if known is None and declared is not None:
+            known = declared.names
+        if known is None and self._layout is not None:
+            known = self._layout.output.names
+        return known is not None and (read.isdisjoint(known) or read.issuperset(known))
 
     def reads_from(self) -> tuple[str, ...]:
         return (", ".join(self._paths),)

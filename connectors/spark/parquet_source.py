@@ -14,7 +14,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -32,6 +33,7 @@ from ...api.connectors.base import (
     SplitEnumerator,
     Wait,
 )
+from ...api.connectors.reads import ColumnReads
 from ...core.batch import ColumnBatch
 from ...core.clock import Clock
 from ...core.errors import ConfigurationError, OperatorError
@@ -55,8 +57,9 @@ class SparkParquetSource(Source):
     files suggest, up to 1,048,576 rows or 32 MiB. `rows_per_second` limits all readers together.
     `schema` is needed only where the path is not readable from the driver with pyarrow.
 
-    All files must have the same columns; with `fill` those that one lacks are null. Folders named
-    `column=value` are columns, and a filter on them leaves whole folders out.
+    All files must have the same columns, of those that the program is known to read; with `fill`
+    those that one lacks are null. Folders named `column=value` are columns, and a filter on them
+    leaves whole folders out.
 
     `watch`: look for new files so often, for ever; each is read once, older ones first, in order
     within what was found together. A file must appear whole: by a rename, or under a name that
@@ -102,6 +105,16 @@ class SparkParquetSource(Source):
         if self._schema is None:
             self._schema = _schema_of(self.read)
         return self._schema
+
+    def reading(self, columns: ColumnReads) -> SparkParquetSource | None:
+        known = self._schema
+        read = [] if known is None else [one for one in known if one.name in columns.columns]
+        if known is None or not 0 < len(read) < len(known):
+            return None
+        other = copy(self)
+        other._schema = pa.schema(read)
+        other.read = replace(self.read, columns=tuple(other._schema.names))
+        return other
 
     def reads_from(self) -> tuple[str, ...]:
         return (self.read.path,)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from split_driver import Driver, table
 from strom.api.connectors.base import Emit
+from strom.api.connectors.reads import ColumnReads
 from strom.connectors.spark import SparkParquetSource
 from strom.connectors.spark.parquet_source import EnumeratorState
 from strom.connectors.spark.ranges import ParquetSplit
@@ -70,6 +71,24 @@ def test_columns_filter_and_types(until: Any, input_folder: Path) -> None:
         {"id": r["id"], "plain": r["plain"]} for r in kept
     ]
     assert rows["at"].cast(pa.int64()).to_pylist() == rows["plain"].cast(pa.int64()).to_pylist()
+
+
+def test_columns_that_nobody_reads_are_left_out(until: Any, input_folder: Path) -> None:
+    source = SparkParquetSource(
+        str(input_folder), filter="word = 'w3'", sort_by="at", rows_per_split=50
+    )
+    read = ColumnReads(frozenset(["id", "plain", "none"]))
+    assert source.reading(read) is None  # nobody has looked yet which columns there are
+    whole = Driver(until, source)
+    assert source.schema.names == everything(input_folder).schema.names
+    less = source.reading(read)
+    assert less is not None
+    assert less.schema.names == [name for name in source.schema.names if name in read.names]
+    rows = table(Driver(until, less).all())
+    assert rows.schema.equals(less.schema)
+    assert rows.equals(table(whole.all()).select(less.schema.names))
+    assert source.reading(ColumnReads(frozenset(["none"]))) is None
+    assert less.reading(read) is None
 
 
 def test_a_reader_goes_on_exactly_after_its_position(until: Any, input_folder: Path) -> None:
