@@ -69,7 +69,9 @@ class ExpressionOperator(Operator):
 
     def _mask(self, data: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Where all predicates hold; null is no."""
-        holds = self._frame(data).to_series().fill_null(False)
+        holds = self._frame(data).to_series()
+        if holds.null_count() or holds.dtype != self._polars.Boolean:  # it costs as much again
+            holds = holds.fill_null(False)
         if len(holds) != data.num_rows and not self._constant:
             raise self._error(f"gives {len(holds)} values for {data.num_rows} records")
         mask: npt.NDArray[np.bool_] = holds.to_numpy()
