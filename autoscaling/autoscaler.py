@@ -247,7 +247,7 @@ class _Group:
         need = self._need()
         if need >= now:
             self._forget_slack()
-            return Reason.FITS, now, ""
+            return Reason.FITS, now, "fewer subtasks would not do, or are not allowed"
         return self._down(need)
 
     def _up(self) -> tuple[Reason, int, str]:

@@ -37,8 +37,8 @@ def check_duration(name: str, value: object, positive: bool = False) -> None:
 
 
 def check_kind(name: str, value: object, *kinds: type) -> None:
-    """`value` must be an instance of one of `kinds`."""
-    if not isinstance(value, kinds):
+    """`value` must be an instance of one of `kinds`; True and False are no numbers."""
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise ConfigurationError(f"{name} must be {names}, is {value!r}")
 

@@ -93,6 +93,22 @@ def places_of(union: pa.UnionArray) -> npt.NDArray[np.int32]:
     return np.frombuffer(union.buffers()[2], np.int32, len(union), 4 * union.offset)
 
 
+def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Where there is a value; None: everywhere. Of a column of several kinds Arrow itself knows no
+    null: those among the kinds' rows are its."""
+    union = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if not pa.types.is_union(union.type):
+        return numpy_of(column.is_valid()) if column.null_count else None
+    codes, places = codes_of(union), places_of(union)
+    valid = np.ones(len(codes), dtype=np.bool_)
+    for at, code in enumerate(union.type.type_codes):
+        rows = union.field(at)
+        if rows.null_count:
+            mine = np.flatnonzero(codes == code)
+            valid[mine] = numpy_of(rows.is_valid())[places[mine]]
+    return None if valid.all() else valid
+
+
 def null_array(count: int, kind: pa.DataType) -> pa.Array:
     """So many nulls: `pa.nulls`, for every type. (Arrow's are no arrays, and end the process, where
     a union is in them.)"""

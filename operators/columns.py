@@ -22,6 +22,7 @@ from ..core.errors import TypeMismatchError
 from ..core.frames import frame_of
 from ..core.key_types import widened
 from ..core.keys import KeySelector
+from ..core.taking import valid_rows
 from ..core.value_types import empty_batch
 
 if TYPE_CHECKING:
@@ -33,10 +34,8 @@ NO_NULLS: Bools = np.empty(0, dtype=np.bool_)
 
 def validity(array: pa.Array) -> Bools:
     """As kernels take it: NO_NULLS when no value is null."""
-    if not array.null_count:
-        return NO_NULLS
-    valid: Bools = numpy_of(array.is_valid())
-    return valid
+    valid = valid_rows(array)
+    return NO_NULLS if valid is None else valid
 
 
 def to_numbers(array: pa.Array, held: Storage) -> tuple[npt.NDArray[Any], Bools]:

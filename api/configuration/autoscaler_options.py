@@ -135,14 +135,15 @@ _FIELDS: Final[dict[str, Known]] = {
         INTEGER,
         _DEFAULT.min_parallelism,
         None,
-        "of each vertex",
+        "no step leads below it; a vertex that has fewer subtasks is not raised to it",
     ),
     "max_parallelism": known(
         f"{_PREFIX}.vertex.max-parallelism",
         INTEGER,
         _DEFAULT.max_parallelism,
         None,
-        "of each vertex; never more than its key groups",
+        "no step leads above it, or above its key groups; a vertex that has more subtasks is not "
+        "lowered to it",
     ),
     "scale_up_factor": known(
         f"{_PREFIX}.scale-up.max-factor",

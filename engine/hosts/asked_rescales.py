@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...core.errors import GraphError
+from ...core.errors import StromError
 from ...core.ids import CheckpointId
 from ...state.key_group_deals import Balance
 from ..coordinator.askers import Asker
@@ -15,6 +16,8 @@ from ..graph.execution import build_execution_graph
 from ..graph.model import ExecutionGraph, JobGraph
 from ..graph.rescaling import moved, shape_of
 from .balancing import Balanced, Reports, balanced
+
+log = logging.getLogger("strom")
 
 RescaleAnswer = Callable[[RescaleFigures | None, str | None], None]
 """Called once, with what came of it or the reason why nothing did."""
@@ -57,7 +60,10 @@ class AskedRescales:
         wanted, answer, asker = self._wanted.popleft()
         try:
             made, balance = self._made(wanted, now, reports)
-        except GraphError as error:
+            graph = build_execution_graph(made)
+        except Exception as error:  # the job goes on whatever was asked of it
+            if not isinstance(error, StromError):
+                log.exception("a rescale could not be worked out")
             answer(None, f"not rescaled: {error}")
             return None
         if shape_of(made) == shape_of(now) and not self._waiting:
@@ -65,7 +71,7 @@ class AskedRescales:
             return None
         self._requests += 1
         self._waiting[self._requests] = answer
-        return Asked(self._requests, build_execution_graph(made), asker, balance)
+        return Asked(self._requests, graph, asker, balance)
 
     def _made(
         self, wanted: Wanted, now: JobGraph, reports: Reports

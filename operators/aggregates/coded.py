@@ -20,7 +20,7 @@ from ...state.column_face import SlotTable
 from ...state.hash_columns import validity_of
 from ...state.key_index import as_declared
 from ...state.value_store import MakeStores, ValueStore
-from ..columns import ranks, storage, to_numbers
+from ..columns import ranks, storage, to_numbers, validity
 from ..kernels import scatter
 from .arg_extremes import BY, VALUE, struct_field
 from .base import Accumulator, Source, Use, chosen
@@ -99,7 +99,7 @@ class CodedValues(Accumulator):
             order, valid = numbers, numbers >= 0
         else:
             compared = self._compared(array)
-            order, valid = numbers, validity_of(compared)
+            order, valid = numbers, validity(compared)
             if self._by_value:
                 order, valid = _in_order(compared)
         rows = np.sort(self._winners(slots, order, valid, numbers))

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Int64s, Slots, numpy_of
+from ...core.arrays import Int64s, Slots
 from ...core.batch import take_column
+from ...core.taking import valid_rows
 from ...state.backend import AccColumn
 from ...state.column_face import SlotTable
 from ...state.value_sets import ValueSets
@@ -57,8 +58,9 @@ class DistinctCount(Accumulator):
         return {self.value: self._store}
 
     def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
-        if array.null_count:
-            rows = np.flatnonzero(numpy_of(array.is_valid()))
+        valid = valid_rows(array)
+        if valid is not None:
+            rows = np.flatnonzero(valid)
             slots, array = slots[rows], take_column(array, pa.array(rows))
         if len(slots):
             self._sets(table).add(self._codes(table, slots), array)

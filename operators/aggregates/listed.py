@@ -17,6 +17,7 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.arrays import Int64s, Slots, numpy_of
 from ...core.batch import take_column
+from ...core.taking import valid_rows
 from ...state.backend import AccColumn
 from ...state.column_face import SlotTable
 from ...state.column_index import storage_type
@@ -61,8 +62,9 @@ class ListedValues(Accumulator):
         return found
 
     def fold(self, table: SlotTable, slots: Slots, array: pa.Array, numbers: Int64s) -> None:
-        if array.null_count:
-            rows = np.flatnonzero(numpy_of(array.is_valid()))
+        valid = valid_rows(array)
+        if valid is not None:
+            rows = np.flatnonzero(valid)
             array, slots, numbers = take_column(array, pa.array(rows)), slots[rows], numbers[rows]
         values = self._kept_as(array)
         if not self.keeps_all:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Int64s, numpy_of
+from ...core.arrays import Int64s
 from ...core.errors import TypeMismatchError
+from ...core.taking import valid_rows
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.column_face import SlotTable
 from ...state.ttl import Lifetime
@@ -163,9 +164,8 @@ def _counts(slots: Int64s, array: pa.Array, counts: Int64s, counted: Any) -> Int
     """How many values there were after each record."""
     from ..kernels import running
 
-    present = np.ones(len(slots), dtype=np.int64)
-    if array.null_count:
-        present = numpy_of(array.is_valid()).astype(np.int64)
+    valid = valid_rows(array)
+    present = np.ones(len(slots), np.int64) if valid is None else valid.astype(np.int64)
     out, some = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.bool_)
     running.running_sum(slots, present, NO_NULLS, counts, counted, out, some)
     return out

@@ -115,6 +115,16 @@ def test_fewer_are_had_when_they_would_have_done_for_long_and_as_many_as_then() 
     assert script.scaler.memory.slack[A][0][0] > 210
 
 
+@pytest.mark.parametrize("load", [0.1, 0.6, 0.95])
+def test_bounds_hold_of_steps_alone(load: float) -> None:
+    below = one(replace(CONFIG, min_parallelism=4), parallelism=2).go(90, a=(80.0, load))
+    assert set(below.changes.values()) <= {3}
+    assert ("2 -> 3" in below.explain()) == (load == 0.95)
+    assert ("or are not allowed" in below.explain()) == (load == 0.1)
+    above = one(replace(CONFIG, max_parallelism=4), parallelism=8).go(90, a=(80.0, load))
+    assert above.changes == {}
+
+
 @pytest.mark.parametrize("mode", ["maximize-utilisation", "evenly-spread"])
 def test_bounds(mode: str) -> None:
     config = replace(CONFIG, adjust_mode=mode, max_parallelism=6)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from strom.core.arrow_values import to_array
 from strom.core.column_values import python_values
-from strom.core.taking import fields_of, is_taken_here, null_array, picked, take_column
+from strom.core.taking import fields_of, is_taken_here, null_array, picked, take_column, valid_rows
 from strom.core.union_type import OfKind, UnionType
 
 TEXT, BYTES = pa.string_view(), pa.binary_view()
@@ -89,6 +89,23 @@ def test_nulls_of_every_type_are_arrays(kind: pa.DataType, count: int) -> None:
     joined = pa.concat_arrays([made, to_array([None], kind)])
     joined.validate(full=True)
     assert python_values(joined) == [None] * (count + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_where_there_is_a_value(kind: pa.DataType) -> None:
+    rng = random.Random(str(kind))
+    values = [drawn(rng, kind) for _ in range(30)]
+    column = to_array(values, kind)
+    for part in (column, column.slice(7, 11), column.slice(30)):
+        held = python_values(part)
+        valid = valid_rows(part)
+        assert [one is not None for one in held] == (
+            [True] * len(part) if valid is None else valid.tolist()
+        )
+    none = null_array(3, kind)
+    assert valid_rows(none).tolist() == [False] * 3
+    there = to_array([drawn(rng, kind, nulls=0.0) for _ in range(5)], kind)
+    assert valid_rows(there) is None
 
 
 def test_fields_are_null_where_their_struct_is() -> None:
