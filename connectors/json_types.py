@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TypeMismatchError
-from ..core.union_type import UnionType
+from ..core.union_type import UnionType, are_within
 from ..core.value_types import as_stored
 from .json_numbers import big_column, is_big
 
@@ -52,7 +52,10 @@ def unread(schema: pa.Schema) -> pa.Field | None:
 
 def without_form(schema: pa.Schema) -> pa.Field | None:
     """The first column that cannot be written as JSON."""
-    return next((field for field in schema if not _has_form(field.type)), None)
+    for field in schema:
+        if are_within(field.type) or not _has_form(field.type):
+            return field
+    return None
 
 
 def explained(field: pa.Field) -> str:

@@ -27,7 +27,7 @@ from .column_values import python_values
 from .errors import TypeMismatchError
 from .failure_text import shown
 from .taking import codes_of, picked, places_of, take_column
-from .value_types import ValueType, as_type, is_tuple, tuple_records
+from .value_types import ValueType, as_type, holds, is_tuple, tuple_records, type_text
 
 MOST_KINDS = 127
 
@@ -109,7 +109,7 @@ class UnionType(ValueType):
             named(name, to_array, mine, self.rows_type(name))
             for name, mine in zip(names, rows, strict=True)
         ]
-        return self.column(np.array(codes, np.int8), np.array(places, np.int32), children)
+        return self.assembled(np.array(codes, np.int8), np.array(places, np.int32), children)
 
     def values(self, column: pa.Array) -> list[Any]:
         storage = column.storage
@@ -136,7 +136,38 @@ class UnionType(ValueType):
         rows: list[pa.Array],
     ) -> pa.Array:
         """A column of these kinds' rows: `codes` and `places` say of each record which kind and
-        which of its rows it is. Nothing is copied."""
+        which of its rows it is. Nothing is copied. TypeMismatchError for what is no kind, or none
+        of its rows: Arrow would read whatever is there."""
+        if len(rows) != len(self.kinds):
+            raise TypeMismatchError(f"{self} has rows of {len(self.kinds)} kinds, not {len(rows)}")
+        if len(codes) != len(places):
+            raise TypeMismatchError(
+                f"{len(codes)} codes of kinds need as many places, not {len(places)}"
+            )
+        codes, places = _whole(codes, np.int8), _whole(places, np.int32)
+        known = 0
+        for code, (kind, mine) in enumerate(zip(self.kinds, rows, strict=True)):
+            at = places[codes == code]
+            known += len(at)
+            if len(at) and not 0 <= at.min() <= at.max() < len(mine):
+                odd = at.min() if at.min() < 0 else at.max()
+                raise TypeMismatchError(
+                    f"the kind '{kind}' has {len(mine)} rows, and none at {odd}"
+                )
+        if known < len(codes):
+            odd = codes[(codes < 0) | (codes >= len(rows))][0]
+            raise TypeMismatchError(
+                f"{odd} is the code of no kind: {self} has 0 to {len(rows) - 1}"
+            )
+        return self.assembled(codes, places, rows)
+
+    def assembled(
+        self,
+        codes: npt.NDArray[np.int8],
+        places: npt.NDArray[np.int32],
+        rows: list[pa.Array],
+    ) -> pa.Array:
+        """The same of what is known to be right."""
         kinds = [as_type(mine, self.rows_type(k)) for mine, k in zip(rows, self.kinds, strict=True)]
         buffers = [None, pa.py_buffer(codes), pa.py_buffer(places)]
         made = pa.Array.from_buffers(self.storage_type, len(codes), buffers, children=kinds)
@@ -173,7 +204,20 @@ class UnionType(ValueType):
             codes[taken] = code
             places[taken] = np.arange(int(taken.sum()), dtype=np.int32)
             rows.append(picked(field, np.flatnonzero(taken)))
-        return self.column(codes, places, rows)
+        return self.assembled(codes, places, rows)
+
+
+def _whole(numbers: Any, kind: type[Any]) -> npt.NDArray[Any]:
+    """As an array of that type, in one piece."""
+    found = np.asarray(numbers)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        raise TypeMismatchError(f"codes and places are whole numbers, a list each, not {numbers!r}")
+    limits = np.iinfo(kind)
+    if len(found) and not limits.min <= found.min() <= found.max() <= limits.max:
+        raise TypeMismatchError(
+            f"codes and places are numbers of {limits.bits} bits, not {found.max()}"
+        )
+    return np.ascontiguousarray(found, dtype=kind)
 
 
 def _of_none(column: pa.StructArray) -> npt.NDArray[np.bool_]:
@@ -197,6 +241,26 @@ def spread_unions(data: pa.RecordBatch) -> pa.RecordBatch:
             field = data.schema.field(at).with_type(kind.spread_type)
             data = data.set_column(at, field, kind.spread(data.column(at)))
     return data
+
+
+def are_within(kind: pa.DataType) -> bool:
+    """Whether values of several kinds are within others there: Arrow and Python have them, and
+    nothing that knows plain types alone."""
+    around = kind.spread_type if isinstance(kind, UnionType) else kind
+    return holds(around, lambda one: isinstance(one, UnionType))
+
+
+def told_unions(data: pa.RecordBatch, what: str) -> pa.RecordBatch:
+    """`spread_unions`, for what has no form for kinds within other values: TypeMismatchError names
+    the column. `what`: who has none, as in "Parquet"."""
+    for field in data.schema:
+        if are_within(field.type):
+            raise TypeMismatchError(
+                f"the column '{field.name}' of type {type_text(field.type)} has values of several "
+                f"kinds within others, for which {what} has no form: take them apart before, with "
+                "a function of rows, map(lambda row: ...)"
+            )
+    return spread_unions(data)
 
 
 def with_unions(schema: pa.Schema, declared: pa.Schema) -> pa.Schema:

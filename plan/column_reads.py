@@ -9,7 +9,8 @@ its output that are read. What calls a function of the program with records, or 
 sink, reads all; so does an operator of a kind that is not known here. A source that can
 (`Source.reading`) then leaves out the others. That changes no result: it is done only where it is
 certain that nobody reads a column. Streams that are united keep all of theirs: their records go on
-having the same ones.
+having the same ones. So do all where checkpoints are unaligned, for these hold records: a program
+that goes on from one may read more of them than this one does.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def leave_out_columns(graph: StreamGraph) -> StreamGraph:
         read = _read_of(outgoing[node.id], inputs) if alone else None
         inputs[node.id] = _input_reads(node, read)
         if isinstance(node.spec, SourceSpec):
-            nodes[node.id] = _reading(node, node.spec, inputs[node.id])
+            overtakes = graph.config.checkpoint.overtakes
+            nodes[node.id] = _reading(node, node.spec, inputs[node.id], overtakes)
     return replace(graph, nodes=tuple(nodes.values()))
 
 
@@ -83,12 +85,19 @@ def _read_of(edges: Iterable[StreamEdge], inputs: Mapping[int, Reads]) -> Reads:
     return read
 
 
-def _reading(node: StreamNode, spec: SourceSpec, read: Reads) -> StreamNode:
+def _reading(node: StreamNode, spec: SourceSpec, read: Reads, overtakes: bool) -> StreamNode:
+    """`overtakes`: whether checkpoints may be unaligned."""
     if read is None or not read.columns:
         return node
     source = spec.source.reading(read)
     if source is None:
         return node
+    if overtakes:
+        return remarked(
+            node,
+            f"makes all columns, though only {read} are read: unaligned checkpoints hold records, "
+            "of which a program that goes on may read others",
+        )
     made = replace(node, spec=replace(spec, source=source))
     return remarked(made, f"leaves out what nobody reads: makes {read}")
 

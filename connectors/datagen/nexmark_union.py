@@ -34,6 +34,6 @@ def union(
             made = columns_of(name, mine)
             fields = made.columns([field.name for field in struct])
             rows.append(pa.StructArray.from_arrays(fields, fields=list(struct)))
-        columns["event"] = kind.column(codes.view(np.int8), places, rows)
+        columns["event"] = kind.assembled(codes.view(np.int8), places, rows)
     arrays = [columns[name] for name in schema.names]
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, schema=schema), times.times)

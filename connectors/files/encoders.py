@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ...core.errors import TypeMismatchError
 from ...core.frames import frame_of
-from ...core.union_type import spread_unions
+from ...core.union_type import spread_unions, told_unions
 from ...core.value_types import Pickled, as_stored, empty_batch, holds
 from ..csv_text import header, lines
 from ..json_types import for_json
@@ -56,7 +56,7 @@ class ParquetEncoder(FileEncoder):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
         super().__init__(file, schema, compression)
-        self._stored = spread_unions(empty_batch(schema)).schema
+        self._stored = told_unions(empty_batch(schema), "Parquet").schema
         self._writer = pq.ParquetWriter(file, self._stored, compression=compression)
         self._group: list[pa.RecordBatch] = []
         self._rows = 0
@@ -142,7 +142,7 @@ def _as_text(batch: pa.RecordBatch, form: str) -> pa.RecordBatch:
                 f"column '{field.name}': Python objects have no form in {form}; write Parquet, or "
                 "select the other columns"
             )
-    return as_stored(batch)
+    return as_stored(told_unions(batch, form))
 
 
 ENCODERS: dict[str, Any] = {

@@ -136,7 +136,7 @@ def _compact_union(array: Any) -> Any:
         missing = own.is_null() if own.null_count else None
         struct = list(kind.rows_type(name))
         rows.append(pa.StructArray.from_arrays(fields, fields=struct, mask=missing))
-    return kind.column(codes, places, rows)
+    return kind.assembled(codes, places, rows)
 
 
 def _compact_list_view(array: Any) -> Any:

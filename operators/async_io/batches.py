@@ -48,7 +48,7 @@ class AsyncMapBatchesOperator(AsyncOperator):
 
     def _results(self, asked: ColumnBatch, result: Any) -> list[Batch]:
         """On the loop: what the function gave for a batch, in parts."""
-        batch = result_batch(result, self.ctx, METHOD)
+        batch = result_batch(result, self.ctx, METHOD, self._spec.schema)
         if self._spec.schema is not None:
             batch = as_declared(batch, self._spec.schema)
         rows = len(batch)

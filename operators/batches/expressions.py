@@ -23,8 +23,8 @@ from ...api.specs.records import ExpressionSpec
 from ...core.batch import Batch, ColumnBatch, to_columns
 from ...core.errors import OperatorError
 from ...core.row_kind import ROW_KIND
-from ...core.union_type import UnionType, spread_unions
-from ...core.value_types import empty_batch, holds, is_value_type, type_text
+from ...core.union_type import UnionType, are_within, spread_unions
+from ...core.value_types import empty_batch, is_value_type, type_text
 from ..base import Operator
 
 if TYPE_CHECKING:
@@ -233,6 +233,4 @@ def _named_columns(expression: pl.Expr | NamedColumn, names: list[str]) -> dict[
 def _is_opaque(kind: pa.DataType) -> bool:
     """Whether expressions cannot read such a column: of several kinds only whole columns are spread
     for them."""
-    if isinstance(kind, UnionType):
-        return False
-    return is_value_type(kind) or holds(kind, lambda one: isinstance(one, UnionType))
+    return are_within(kind) or (is_value_type(kind) and not isinstance(kind, UnionType))

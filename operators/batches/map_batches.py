@@ -13,13 +13,13 @@ from ...api.functions.checkpointed import CheckpointedFunction, FunctionAdapter
 from ...api.functions.user_functions import Function
 from ...api.specs.connected import CoMapBatchesSpec
 from ...api.specs.records import MapBatchesSpec
-from ...api.types.declared import as_declared
+from ...api.types.declared import Declared, as_declared
 from ...core.batch import Batch, ColumnBatch, ObjectBatch, Timestamps, to_columns
 from ...core.constants import CHUNK_BATCHES
 from ...core.errors import TypeMismatchError
 from ...core.frames import frame_of
-from ...core.union_type import spread_unions
-from ...core.value_types import empty_batch
+from ...core.union_type import UnionType, told_unions
+from ...core.value_types import empty_batch, holds
 from ..base import Operator, OperatorContext, Work, emit_slices
 from ..rows.emitted import list_keeper
 from ..rows.runtime_context import OperatorRuntimeContext
@@ -85,7 +85,7 @@ class MapBatchesOperator(Operator):
 
     def _batch(self, result: Any) -> Batch:
         """What the function returned, as a batch."""
-        return result_batch(result, self.ctx, "map_batches")
+        return result_batch(result, self.ctx, "map_batches", self._spec.schema)
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         if self._lifecycle is not None:
@@ -113,12 +113,14 @@ class _Lifecycle(FunctionAdapter):
             method()
 
 
-def result_batch(result: Any, ctx: OperatorContext, method: str) -> Batch:
+def result_batch(
+    result: Any, ctx: OperatorContext, method: str, declared: Declared | None = None
+) -> Batch:
     """What a batch function returned, as a batch. TypeMismatchError, naming the `method` that was
-    given the function, if it is none."""
+    given the function, if it is none. `declared`: what it is to be, which it may be not."""
     if isinstance(result, list):
         return ObjectBatch(list_keeper(ctx.config)(result))  # in a list of its own
-    data = to_record_batch(result)
+    data = to_record_batch(result, declared if isinstance(declared, pa.Schema) else None)
     if data is None:
         raise TypeMismatchError(
             f"{method} of operator '{ctx.name}', subtask {ctx.subtask}: the function returned a "
@@ -128,27 +130,47 @@ def result_batch(result: Any, ctx: OperatorContext, method: str) -> Batch:
     return ColumnBatch(data)
 
 
-def to_record_batch(result: Any) -> pa.RecordBatch | None:
+def to_record_batch(result: Any, declared: pa.Schema | None = None) -> pa.RecordBatch | None:
     """Columnar data of any known kind as one record batch; None if it is of no known kind. What can
     be written to is copied, for a function may fill the same arrays again."""
+    maps = {} if declared is None else _with_maps(declared)
     if isinstance(result, pa.RecordBatch):
         return result
     if isinstance(result, pa.Table):
         return _one_batch(result)
     if isinstance(result, dict):
-        return pa.RecordBatch.from_pydict({name: _array(values) for name, values in result.items()})
+        made = {name: _array(values, maps.get(name)) for name, values in result.items()}
+        return pa.RecordBatch.from_pydict(made)
     polars, pandas = sys.modules.get("polars"), sys.modules.get("pandas")
     if polars is not None and isinstance(result, polars.DataFrame):
         return _one_batch(result.to_arrow())
     if pandas is not None and isinstance(result, pandas.DataFrame):
-        return pa.RecordBatch.from_pandas(
-            result.copy(), preserve_index=False
+        told = [name for name in result.columns if name in maps]
+        rest = pa.RecordBatch.from_pandas(
+            result.drop(columns=told).copy(), preserve_index=False
         ).replace_schema_metadata()
+        for name in told:
+            at = list(result.columns).index(name)
+            rest = rest.add_column(at, name, _array(result[name].tolist(), maps[name]))
+        return rest
     return None
 
 
-def _array(values: Any) -> pa.Array:
-    """A one-dimensional column; arrays of more dimensions become lists per row."""
+def _with_maps(declared: pa.Schema) -> dict[str, pa.DataType]:
+    """The types of columns with maps, as Python values have them: lists of pairs, which Arrow takes
+    for lists unless it is told."""
+    plain = {
+        field.name: field.type.spread_type if isinstance(field.type, UnionType) else field.type
+        for field in declared
+    }
+    return {name: kind for name, kind in plain.items() if holds(kind, pa.types.is_map)}
+
+
+def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:
+    """A one-dimensional column; arrays of more dimensions become lists per row. `kind`: what it is,
+    where Python's values do not say so."""
+    if kind is not None and not isinstance(values, pa.Array):
+        return pa.array(list(values), kind)
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return pa.array(values.tolist())
     if isinstance(values, np.ndarray) and values.flags.writeable:
@@ -175,13 +197,17 @@ def _to_polars(data: pa.RecordBatch) -> Any:
 def _to_numpy(data: pa.RecordBatch) -> dict[str, Any]:
     return {
         name: column.to_numpy(zero_copy_only=False)
-        for name, column in zip(data.schema.names, spread_unions(data).columns, strict=True)
+        for name, column in zip(data.schema.names, told_unions(data, "numpy").columns, strict=True)
     }
+
+
+def _to_pandas(data: pa.RecordBatch) -> Any:
+    return told_unions(data, "pandas").to_pandas()
 
 
 CONVERT: dict[str, Callable[[pa.RecordBatch], Any]] = {
     "arrow": lambda data: data,
     "polars": _to_polars,
-    "pandas": lambda data: spread_unions(data).to_pandas(),
+    "pandas": _to_pandas,
     "numpy": _to_numpy,
 }

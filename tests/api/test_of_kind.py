@@ -272,3 +272,29 @@ def test_expressions_over_kinds_within_other_values_are_refused(
     assert [row.row.event for row in passed] == [value(6), value(7)]
     with pytest.raises(JobFailedError, match=r"column 'row' has type.*use a function"):
         list(stream.filter(pl.col("row").is_not_null()).execute_and_collect())
+
+
+DEEP = Types.UNION({"outer": {"event": EVENT}, "none": {"n": int}})
+
+
+@pytest.mark.parametrize("way", ["expression", "parquet", "jsonl", "pandas", "numpy", "polars"])
+def test_kinds_within_kinds_are_refused_where_they_have_no_form(
+    env: StreamExecutionEnvironment, tmp_path: Path, way: Any
+) -> None:
+    rows = [(n, OfKind("outer", Row(event=value(n)))) for n in range(8)]
+    stream = env.from_collection(rows, Types.ROW_NAMED(["n", "deep"], [Types.INT(), DEEP]))
+    said = [row.deep.row.event for row in stream.execute_and_collect()]
+    assert said == [value(n) for n in range(8)]
+    match way:
+        case "expression":
+            made = stream.filter(pl.col("deep").is_not_null())
+        case "parquet" | "jsonl":
+            stream.sink_to(FileSink(tmp_path, way))
+            made = stream
+        case _:
+            made = stream.map_batches(lambda data: data, batch_format=way)
+    with pytest.raises(
+        JobFailedError,
+        match=r"column 'deep'.*(take them apart|use a function|cast it|has no form in JSON)",
+    ):
+        list(made.execute_and_collect())

@@ -121,6 +121,32 @@ def test_a_kind_that_follows_itself_is_not_copied() -> None:
     assert taken.field(0).buffers()[1].address == address
 
 
+@pytest.mark.parametrize(
+    ("codes", "places", "what"),
+    [
+        ([0, 2], [0, 0], "2 is the code of no kind"),
+        ([0, -1], [0, 0], "-1 is the code of no kind"),
+        ([0, 300], [0, 0], "numbers of 8 bits, not 300"),
+        ([0, 1], [0, 1], "the kind 'b' has 1 rows, and none at 1"),
+        ([0, 0], [-1, 0], "the kind 'a' has 2 rows, and none at -1"),
+        ([0, 1], [0, 2**40], "numbers of 32 bits"),
+        ([0], [0, 0], "1 codes of kinds need as many places, not 2"),
+        ([0.5], [0], "whole numbers"),
+        ([[0]], [0], "whole numbers"),
+    ],
+)
+def test_what_is_no_column(codes: Any, places: Any, what: str) -> None:
+    rows = pa.array([{"n": n} for n in range(2)])
+    kind = UnionType.of({"a": rows.type, "b": rows.type})
+    with pytest.raises(TypeMismatchError, match=what):
+        kind.column(codes, places, [rows, rows.slice(0, 1)])
+    with pytest.raises(TypeMismatchError, match="rows of 2 kinds, not 1"):
+        kind.column([0], [0], [rows])
+    column = kind.column(np.array([1, 0, 0]), [0, 1, 1], [rows, rows.slice(1)])
+    assert [row.row.n for row in python_values(column)] == [1, 1, 1]
+    assert len(kind.column([], [], [rows, rows])) == 0
+
+
 def test_places_that_only_begin_and_end_like_a_slice_are_no_slice() -> None:
     assert picked(pa.array([10, 11, 12]), np.array([0, 0, 2])).to_pylist() == [10, 10, 12]
     assert picked(pa.array([10, 11, 12]), np.array([1, 2])).to_pylist() == [11, 12]

@@ -10,8 +10,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from strom.api.specs.records import MapBatchesSpec
+from strom.core.arrow_values import to_array
 from strom.core.batch import ColumnBatch, ObjectBatch
 from strom.core.errors import TypeMismatchError
+from strom.core.union_type import OfKind, UnionType
 from strom.operators.base import run_to_end
 
 STAMPS = np.array([30, 10], dtype=np.int64)
@@ -45,6 +47,28 @@ def test_formats_go_round(bench: Any, batch_format: Any, kind: type) -> None:
     assert result.data.to_pydict() == IN.data.to_pydict()
     assert result.timestamps.tolist() == STAMPS.tolist()
     assert result.data.schema.metadata is None
+
+
+MAP = pa.map_(pa.string(), pa.int64())
+KINDS = UnionType.of({"m": pa.struct([("of", MAP)]), "n": pa.struct([("n", pa.int64())])})
+
+
+@pytest.mark.parametrize("batch_format", ["arrow", "polars", "pandas", "numpy"])
+@pytest.mark.parametrize("kind", [MAP, pa.struct([("n", pa.int64()), ("of", MAP)]), KINDS], ids=str)
+def test_maps_come_back(bench: Any, batch_format: Any, kind: pa.DataType) -> None:
+    values: list[Any] = [{"x": 1, "y": None}, None, {}]
+    if kind is KINDS:
+        values = [OfKind("m", {"of": values[0]}), None, OfKind("n", {"n": 3})]
+    elif kind is not MAP:
+        values = [{"n": n, "of": of} for n, of in enumerate(values)]
+    schema = pa.schema([("a", pa.int64()), ("m", kind), ("s", pa.string())])
+    columns = [pa.array([1, 2, 3]), to_array(values, kind), pa.array(["x", None, "z"])]
+    data = pa.RecordBatch.from_arrays(columns, schema=schema)
+    task = bench.task(MapBatchesSpec(lambda batch: batch, batch_format, schema))
+    run_to_end(task.operator.process(ColumnBatch(data)))
+    (found,) = task.out.batches
+    assert found.data.schema == schema
+    assert found.rows() == ColumnBatch(data).rows()
 
 
 @pytest.mark.parametrize(

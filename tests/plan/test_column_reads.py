@@ -21,7 +21,7 @@ from strom import (
 )
 from strom.api.connectors.reads import ColumnReads
 from strom.connectors.datagen import NexmarkSource
-from strom.core.config import JobConfig
+from strom.core.config import CheckpointConfig, JobConfig
 from strom.core.union_type import UnionType
 from strom.testing import Ways
 
@@ -108,6 +108,18 @@ ALL: dict[str, Build] = {
 @pytest.mark.parametrize("name", ALL)
 def test_all_is_read_where_it_may_be(name: str) -> None:
     assert not made(ALL[name], NexmarkSource(10)).pruned
+
+
+def test_records_of_unaligned_checkpoints_keep_all() -> None:
+    """A program that goes on from one may read others."""
+    env = StreamExecutionEnvironment.get_execution_environment(
+        JobConfig(checkpoint=CheckpointConfig(timedelta(seconds=1), unaligned=True))
+    )
+    env.from_source(NexmarkSource(10), NO_TIME).select("price").sink_to(DiscardSink())
+    graph = env.get_stream_graph()
+    (source,) = (node.spec.source for node in graph.nodes if node.is_source)
+    assert not source.pruned
+    assert "makes all columns, though only price are read" in env.explain(level="stream")
 
 
 def test_no_columns_are_not_rows() -> None:
