@@ -14,6 +14,7 @@ from ...checkpoint.manifest import Manifest, edges_in_flight, unmatched
 from ...checkpoint.storage import Latest, Rejected
 from ...core.errors import StateError
 from ...core.ids import CheckpointId, OperatorId
+from ..graph.edge_names import told
 from .failures import Failure
 from .plan import JobPlan
 from .takeover import TakeOver
@@ -142,7 +143,7 @@ class StartingPoint:
         if missing:
             return self._why_unmatched(manifest, missing)
         gone = edges_in_flight(manifest) - self._plan.edge_names
-        return _why_gone(manifest, gone) if gone else None
+        return _why_gone(manifest, gone, self._plan.names) if gone else None
 
     def _why_unmatched(self, manifest: Manifest, missing: Sequence[OperatorId]) -> str:
         """The job lacks operators that the checkpoint has state of."""
@@ -175,8 +176,10 @@ class StartingPoint:
         )
 
 
-def _why_gone(manifest: Manifest, edges: Iterable[str]) -> str:
-    named = ", ".join(sorted(edges))
+def _why_gone(manifest: Manifest, edges: Iterable[str], now: Mapping[OperatorId, str]) -> str:
+    """`now`: the operators that the job has."""
+    operators = {**now, **{shape.operator: shape.name for shape in manifest.operators}}
+    named = ", ".join(told(edge, operators) for edge in sorted(edges))
     return (
         f"checkpoint {manifest.checkpoint_id} is unaligned, and holds records that were on their "
         f"way between operators that the job does not connect so any more: {named}. Start from a "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from ...core.ids import OperatorId
 from .model import InnerEdge, JobGraph, JobVertex
 
 
@@ -46,6 +47,17 @@ def chained_names(vertex: JobVertex) -> Mapping[str, InnerEdge]:
 def _name(source: str, tag: str | None, target: str, port: int) -> str:
     output = "" if tag is None else f"/{tag}"
     return f"{source}{output}>{target}:{port}"
+
+
+def told(name: str, operators: Mapping[OperatorId, str]) -> str:
+    """An edge's name for people. `operators`: their names, by id, as far as they are known.
+
+    >>> told("5f>a1:0", {"5f": "Source: bids", "a1": "Count"})
+    "'Source: bids' to 'Count' (5f>a1:0)"
+    """
+    source, _, target = name.rpartition(">")
+    ids = source.partition("/")[0], target.partition(":")[0]
+    return " to ".join(f"'{operators.get(OperatorId(one), one)}'" for one in ids) + f" ({name})"
 
 
 def target_of(name: str) -> str:

@@ -61,5 +61,5 @@ def test_an_edge_may_have_become_another_one(edge: Partitioner | InnerEdge) -> N
 def test_what_has_no_place_is_refused() -> None:
     why = str(why_not(None))
     assert "checkpoint 3 is unaligned, and holds records that were on their way" in why
-    assert "read>write:0. Start from a savepoint" in why
+    assert "'Read' to 'Write' (read>write:0). Start from a savepoint" in why
     assert why_not(None, allow_unmatched=True) is None
