@@ -172,6 +172,25 @@ def _draw_aggregate(rng: random.Random, case: Case, kind: Any) -> Aggregate:
     return Aggregate(kind, column, by=by, number=number.get(kind, 0))
 
 
+def draw_nested_aggregate(
+    rng: random.Random, case: Case, column: str
+) -> tuple[Aggregate, str | None] | None:
+    """One, and its condition, that takes values of every type; None where there are no others."""
+    operation = case.operation
+    if not case.aggregates or operation.what not in ("aggregate", "over"):
+        return None
+    kinds = ["count"] if case.changelog else ["count", "first", "last"]
+    if isinstance(operation, Windows):
+        kinds += ["arg_min", "arg_max", "collect"]
+    elif _needs_numbers(case, "first"):
+        kinds = ["count"]
+    if pa.types.is_null(case.data.schema.field(column).type):
+        kinds = ["count"]  # of what else the type would not be known
+    kind: Any = rng.choice(kinds)
+    by = rng.choice(["v0", "a0", "n"]) if kind.startswith("arg_") else None
+    return Aggregate(kind, column, by=by), rng.choice([None, *CONDITIONS])
+
+
 def _needs_numbers(case: Case, kind: str) -> bool:
     """Tables keep these of numbers, times and booleans only."""
     operation = case.operation

@@ -11,7 +11,13 @@ import pyarrow as pa
 from ...api.aggregates import Aggregate
 from ...core.row_kind import ROW_KIND
 from .cases import Case, Table, Windows
-from .draw_operations import draw_arguments, draw_table, draw_windows, expressible
+from .draw_operations import (
+    draw_arguments,
+    draw_nested_aggregate,
+    draw_table,
+    draw_windows,
+    expressible,
+)
 from .values import KINDS, LIST_KEYS, NESTED, RARE, Kind, draw_values, pick, to_array
 
 
@@ -63,6 +69,9 @@ def _draw_nested(rng: random.Random, case: Case) -> None:
     that have no rows of Python's, where a list is no key."""
     if rng.random() < 0.3:
         _add_column(rng, case, "p0", NESTED[rng.choice(list(NESTED))])
+        one = draw_nested_aggregate(rng, case, "p0")
+        if one is not None and rng.random() < 0.7:
+            case.aggregates["rp"] = one
     of_columns = isinstance(case.operation, Table) and case.operation.what != "rolling"
     if of_columns and not case.by_expression and rng.random() < 0.2:
         _add_column(rng, case, "p1", NESTED[rng.choice(LIST_KEYS)])
