@@ -25,6 +25,7 @@ from .errors import TypeMismatchError
 from .frames import frame_of
 from .key_kinds import held_keys
 from .row import Row
+from .union_type import UnionType
 from .value_types import empty_batch, holds, is_value_type, type_text
 
 if TYPE_CHECKING:
@@ -157,9 +158,10 @@ def check_key_types(keys: pa.Schema, call: str) -> None:
     1.50. `call`: what makes the keys."""
     for field in keys:
         if holds(field.type, is_value_type):
+            part = ".kind" if isinstance(field.type, UnionType) else ""
             raise TypeMismatchError(
                 f"{call}: the column '{field.name}' has type {type_text(field.type)}, which only "
-                f"Python can compare: key by a function, key_by(lambda row: row.{field.name})"
+                f"Python can compare: key by a function, key_by(lambda row: row.{field.name}{part})"
             )
         if pa.types.is_nested(field.type) and holds_structs(field.type):
             raise TypeMismatchError(

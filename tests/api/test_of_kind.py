@@ -25,7 +25,7 @@ from strom import (
 from strom.connectors.datagen import DataGenSource
 from strom.connectors.files import FileSink, FileSource
 from strom.core.arrow_values import to_array
-from strom.core.errors import ConfigurationError, JobFailedError
+from strom.core.errors import ConfigurationError, JobFailedError, TypeMismatchError
 from strom.core.union_type import UnionType
 from strom.testing import Ways
 
@@ -235,6 +235,14 @@ def test_what_is_known_to_be_wrong(env: StreamExecutionEnvironment, name: str) -
     build, message = REFUSED[name]
     with pytest.raises(GraphError, match=message):
         build(events(env))
+
+
+def test_values_are_no_keys_and_kinds_are(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(TypeMismatchError, match=r"key_by\(lambda row: row.event.kind\)"):
+        events(env).key_by("event").count_window(2).aggregate(n=count())
+    said = events(env).filter(lambda row: row.event is not None)
+    sizes = said.key_by(lambda row: row.event.kind).count_window(3).aggregate(n=count())
+    assert {row.n for row in sizes.execute_and_collect()} == {3}
 
 
 def test_what_is_found_wrong_in_the_job(env: StreamExecutionEnvironment) -> None:
