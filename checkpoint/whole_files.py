@@ -161,7 +161,10 @@ class WholeFiles:
             except FileNotFoundError:
                 raise missing(f"{path}: the file is missing{hint}") from None
             except Exception:
-                self._check_reaches(path, part.get("end"))
+                try:
+                    self._check_reaches(path, part.get("end"))
+                except FileNotFoundError:  # it failed otherwise until now
+                    raise missing(f"{path}: the file is missing{hint}") from None
                 raise
         return data
 

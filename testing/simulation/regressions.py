@@ -156,4 +156,9 @@ REGRESSIONS: Final[dict[str, str]] = {
         "backend=rocksdb stop=3 crashes=3 coordinators=1 window=150 figures=0 sink=staged live=3 "
         "deals=50 own=3 looks=2"
     ),
+    "a manifest that was never written, asked for while reads failed": (
+        "seed=127262 job=running variant=8 records=8 parallelism=3 batch=5 cramped=1 interval=1 "
+        "at_once=3 storage=objects crashes=1 coordinators=1 window=60 failing=60 hangs=20 "
+        "cut_offs=1 away=5 late=1 figures=0 live=2 amid=1"
+    ),
 }

@@ -16,6 +16,12 @@ from strom.checkpoint.epochs import end_name, epoch_name
 from strom.checkpoint.file_storage import FileStorage
 from strom.checkpoint.names import MANIFEST
 from strom.connectors.datagen import DataGenSource
+from strom.core.errors import (
+    CheckpointError,
+    CorruptCheckpointError,
+    MissingCheckpointError,
+)
+from strom.core.ids import CheckpointId
 from strom.core.job_status import JobStatus
 from strom.engine.hosts.simulator import Simulation, SimulationPlan, SimulationResult
 from strom.testing.equivalence import Ways, checkpointed, compare
@@ -58,6 +64,22 @@ def storage_on(faults: Faults, object_store: bool) -> tuple[FileStorage, FaultyF
     filesystem = FaultyFileSystem(MemoryFileSystem(), faults, object_store)
     root = f"/faulty-{uuid4().hex}"
     return FileStorage(filesystem, root, "job", pause=lambda seconds: None), filesystem
+
+
+@pytest.mark.parametrize("object_store", [False, True])
+def test_a_read_that_fails_each_time_is_of_no_file_that_is_missing(object_store: bool) -> None:
+    """Of a checkpoint that never completed there is no manifest: that is no failure of the storage,
+    however its answers get lost."""
+    faults = Faults(probability=1.0, calls=["read"])
+    storage, _ = storage_on(faults, object_store)
+    part = storage.write_file(CheckpointId(1), "part.arrow", b"part")
+    with pytest.raises(MissingCheckpointError, match=r"manifest\.json: the file is missing"):
+        storage.load(CheckpointId(1))
+    latest = storage.latest_valid()
+    assert (latest.manifest, latest.never_usable) == (None, (1,))
+    with pytest.raises(CheckpointError, match=r"cannot read .*part\.arrow") as failed:
+        storage.read_file(CheckpointId(1), part)
+    assert not isinstance(failed.value, CorruptCheckpointError)
 
 
 def run(storage: FileStorage, seed: int) -> tuple[SimulationResult, CollectProbe]:
