@@ -164,8 +164,8 @@ class FileSource(Source):
         return other
 
     def reading(self, columns: ColumnReads) -> FileSource | None:
-        """Of Parquet: to leave out what a text has would take back no work, and pass over what
-        cannot be read."""
+        """Of Parquet alone. Text is parsed whole anyway, and a value that cannot be read is an
+        error also where nobody reads its column."""
         if self._request.format != "parquet" or self._leaves_out_nothing(columns.columns):
             return None
         other = copy(self)

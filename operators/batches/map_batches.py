@@ -139,7 +139,10 @@ def to_record_batch(result: Any, declared: pa.Schema | None = None) -> pa.Record
     if isinstance(result, pa.Table):
         return _one_batch(result)
     if isinstance(result, dict):
-        made = {name: _array(values, maps.get(name)) for name, values in result.items()}
+        made = {
+            name: _told(name, values, maps[name]) if name in maps else _array(values)
+            for name, values in result.items()
+        }
         return pa.RecordBatch.from_pydict(made)
     polars, pandas = sys.modules.get("polars"), sys.modules.get("pandas")
     if polars is not None and isinstance(result, polars.DataFrame):
@@ -149,10 +152,12 @@ def to_record_batch(result: Any, declared: pa.Schema | None = None) -> pa.Record
         rest = pa.RecordBatch.from_pandas(
             result.drop(columns=told).copy(), preserve_index=False
         ).replace_schema_metadata()
-        for name in told:
-            at = list(result.columns).index(name)
-            rest = rest.add_column(at, name, _array(result[name].tolist(), maps[name]))
-        return rest
+        if not told:
+            return rest
+        columns = dict(zip(rest.schema.names, rest.columns, strict=True))
+        columns |= {name: _told(name, result[name].tolist(), maps[name]) for name in told}
+        names = [str(name) for name in result.columns]
+        return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
     return None
 
 
@@ -166,11 +171,20 @@ def _with_maps(declared: pa.Schema) -> dict[str, pa.DataType]:
     return {name: kind for name, kind in plain.items() if holds(kind, pa.types.is_map)}
 
 
-def _array(values: Any, kind: pa.DataType | None = None) -> pa.Array:
-    """A one-dimensional column; arrays of more dimensions become lists per row. `kind`: what it is,
-    where Python's values do not say so."""
-    if kind is not None and not isinstance(values, pa.Array):
+def _told(name: str, values: Any, kind: pa.DataType) -> pa.Array:
+    """The column as this type, which Python's values do not say."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return _array(values)
+    try:
         return pa.array(list(values), kind)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeMismatchError(
+            f"column '{name}' does not fit its declared type {kind}: {error}"
+        ) from error
+
+
+def _array(values: Any) -> pa.Array:
+    """A one-dimensional column; arrays of more dimensions become lists per row."""
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return pa.array(values.tolist())
     if isinstance(values, np.ndarray) and values.flags.writeable:

@@ -71,6 +71,22 @@ def test_maps_come_back(bench: Any, batch_format: Any, kind: pa.DataType) -> Non
     assert found.rows() == ColumnBatch(data).rows()
 
 
+@pytest.mark.parametrize("batch_format", ["pandas", "numpy"])
+def test_maps_alone_and_what_is_none(bench: Any, batch_format: Any) -> None:
+    schema = pa.schema([("m", MAP)])
+    data = pa.RecordBatch.from_arrays([to_array([{"x": 1}, None], MAP)], schema=schema)
+
+    def run_with(function: Any) -> Any:
+        task = bench.task(MapBatchesSpec(function, batch_format, schema))
+        run_to_end(task.operator.process(ColumnBatch(data)))
+        return task.out.batches
+
+    (found,) = run_with(lambda batch: batch)
+    assert found.data.equals(data)
+    with pytest.raises(TypeMismatchError, match="column 'm' does not fit its declared type map"):
+        run_with(lambda batch: {"m": [7, 8]})
+
+
 @pytest.mark.parametrize(
     "result",
     [
