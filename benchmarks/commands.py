@@ -376,12 +376,15 @@ def compare(options: Namespace) -> Iterator[Line]:
         peer = find(options.peer, options.peers, options.work)
     except NotInstalled as error:
         raise SystemExit(str(error)) from error
-    names = options.queries.split(",") if options.queries else list(peer.kind.queries)
-    unknown = [name for name in names if name not in peer.kind.queries]
+    kind = peer.kind
+    names = options.queries.split(",") if options.queries else list(kind.queries)
+    chosen = {name: kind.ours(name) for name in names}
+    unknown = [name for name, ours in chosen.items() if ours is None]
     if unknown:
-        raise SystemExit(f"{options.peer} has no query {unknown}: {', '.join(peer.kind.queries)}")
-    for name in names:
-        ours = peer.kind.queries[name]
+        has = ", ".join((*kind.queries, *kind.variants))
+        raise SystemExit(f"{options.peer} has no query {unknown}: {has}")
+    for name, ours in chosen.items():
+        assert ours is not None
         events = options.events or SLOW.get(ours, EVENTS)
         setting = Setting(
             ours, events, options.parallelism, options.host, whole_stream=options.whole_stream

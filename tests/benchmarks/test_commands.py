@@ -189,8 +189,10 @@ def test_a_peer_that_breaks(peers: tuple[str, ...]) -> None:
 
 
 def test_every_peers_query_is_a_workload() -> None:
-    ours = {name for kind in compare.PEERS.values() for name in kind.queries.values()}
+    kinds = compare.PEERS.values()
+    ours = {name for kind in kinds for name in (*kind.queries.values(), *kind.variants.values())}
     assert ours <= set(workloads.WORKLOADS)
+    assert not any(kind.queries.keys() & kind.variants.keys() for kind in kinds)
     assert set(report.BESIDE) <= set(compare.PEERS)
     measured = {(system, query) for system, query in report.peers()}
     assert {("flink-java", "q5"), ("bytewax", "wordcount")} <= measured
