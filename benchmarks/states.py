@@ -255,6 +255,7 @@ STATELESS: dict[str, str] = {
     "CoMapBatchesSpec": "none but what the function keeps",
     "OneOrderSpec": "none",
     "LocalCombineSpec": "sent on before each barrier",
+    "CombineGroupsSpec": "which values were sent, and no need of it",
     "LookupJoinSpec": "a cache",
 }
 """Specs of operators without a state that grows with keys, and what they keep instead."""

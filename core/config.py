@@ -290,8 +290,8 @@ class JobConfig:
     column_pruning: bool = True
     """Whether sources that can leave out the columns that nobody reads."""
     local_combining: bool = True
-    """Whether windows with built-in aggregates are aggregated before the exchange where that
-    changes nothing but the cost."""
+    """Whether windows with built-in aggregates, and running aggregates of several senders, are
+    combined before the exchange where that changes nothing but the cost."""
     compile_functions: bool = True
     """Whether functions of map, filter and key_by run on columns where that gives the same."""
     auto_watermark_interval: timedelta = timedelta(milliseconds=200)

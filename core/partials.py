@@ -1,10 +1,12 @@
 """Partial aggregates: what local combining sends through the exchange instead of records.
 
 A batch of partials holds the key columns, then accumulator columns. Its schema says so itself: its
-metadata hold the layout of the state that a window operator makes for them (the types of the key
-columns and of the columns that were folded), because the first batch that an operator gets may be
-one of partials. Such a batch travels on the same edge as records, which it may be mixed with; a
-partial is the aggregate of records of one key in one slice of time, and its timestamp lies in it.
+metadata hold the layout of the state that the operator behind makes for them (the types of the key
+columns and, of windows, of the columns that were folded; of running groups, of the records),
+because the first batch that an operator gets may be one of partials. Such a batch travels on the
+same edge as records, which it may be mixed with. A partial is the aggregate of records of one key:
+for windows in one slice of time, in which its timestamp lies; for running groups in one batch, of
+whose last record of the key it has the timestamp.
 """
 
 from __future__ import annotations
@@ -47,15 +49,19 @@ def split_layout(layout: pa.Schema) -> tuple[pa.Schema, list[pa.Field]]:
     return pa.schema(list(layout)[:count]), list(layout)[count:]
 
 
-def partial_schema(layout: pa.Schema, accumulators: Sequence[tuple[str, str]]) -> pa.Schema:
-    """The schema of batches of partials; `accumulators`: (name, numpy dtype)."""
+def partial_schema(
+    layout: pa.Schema, accumulators: Sequence[tuple[str, str]], values: Sequence[pa.Field] = ()
+) -> pa.Schema:
+    """The schema of batches of partials; `accumulators`: (name, numpy dtype). `values`: columns
+    behind them, of what is not a number, under names of their own."""
     keys, _ = split_layout(layout)
     columns = [
         pa.field(PARTIAL_PREFIX + name, pa.bool_() if dtype == "bool" else getattr(pa, dtype)())
         for name, dtype in accumulators
     ]
     metadata = {_LAYOUT: layout.serialize().to_pybytes()}
-    return pa.schema([*keys, *columns], metadata=metadata)
+    named = [field.with_name(PARTIAL_PREFIX + field.name) for field in values]
+    return pa.schema([*keys, *columns, *named], metadata=metadata)
 
 
 def layout_of(schema: pa.Schema) -> pa.Schema | None:

@@ -29,6 +29,7 @@ _OPERATORS: dict[str, tuple[str, str]] = {
     "ReduceSpec": ("rows.reduce", "ReduceOperator"),
     "RollingSpec": ("rolling.choice", "make_rolling"),
     "LocalCombineSpec": ("combining.choice", "make_local_combine"),
+    "CombineGroupsSpec": ("combining.groups", "LocalGroupsOperator"),
     "GroupAggregateSpec": ("tables.group_aggregate", "GroupAggregateOperator"),
     "TopNSpec": ("tables.top_n", "TopNOperator"),
     "DeduplicateSpec": ("tables.deduplicate", "DeduplicateOperator"),

@@ -22,6 +22,7 @@ from ..core.errors import StromError
 from ..core.keys import FunctionKey
 from ..engine.graph.implementation import Implementation
 from ..engine.graph.model import StreamGraph, StreamNode
+from .combining_groups import CombineGroupsSpec, foretold_groups
 from .combining_types import foretold as foretold_combining
 from .compiled import foretold as foretold_function
 from .compiled import foretold_key
@@ -51,7 +52,7 @@ def _foretold(node: StreamNode, columns: _Columns, compiles: bool) -> StreamNode
     if made is None or made.kind == "rows" or node.is_source or node.is_sink:
         return node
     inputs = columns.inputs(node.id)
-    if isinstance(node.spec, LocalCombineSpec):
+    if isinstance(node.spec, LocalCombineSpec | CombineGroupsSpec):
         return _foretold_combining(node, node.spec, made, inputs[0])
     if isinstance(node.spec, (MapSpec, FilterSpec)):
         known = inputs[0]
@@ -76,11 +77,17 @@ def _foretold(node: StreamNode, columns: _Columns, compiles: bool) -> StreamNode
 
 
 def _foretold_combining(
-    node: StreamNode, spec: LocalCombineSpec, made: Implementation, known: pa.Schema | None
+    node: StreamNode,
+    spec: LocalCombineSpec | CombineGroupsSpec,
+    made: Implementation,
+    known: pa.Schema | None,
 ) -> StreamNode:
     if known is None:
         return node
-    told = foretold_combining(made, spec.window, node.parallelism, known)
+    if isinstance(spec, CombineGroupsSpec):
+        told = foretold_groups(made, spec.groups, known)
+    else:
+        told = foretold_combining(made, spec.window, node.parallelism, known)
     return node if told is None else replace(node, implementation=told)
 
 
@@ -116,7 +123,7 @@ class _Columns:
 
     def _result(self, node: int) -> pa.Schema | None:
         spec = self._nodes[node].spec
-        if isinstance(spec, LocalCombineSpec):
+        if isinstance(spec, LocalCombineSpec | CombineGroupsSpec):
             return self._at(node, 0)
         try:
             known: pa.Schema | None = spec.result_schema(self._at(node, 0), self._at(node, 1))

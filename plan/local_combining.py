@@ -1,11 +1,12 @@
-"""Local combining: windows aggregate on both sides of the exchange.
+"""Local combining: windows and running groups aggregate on both sides of the exchange.
 
     source -> filter ==HASH(k)==> window          becomes
     source -> filter -> LocalCombine ==HASH(k)==> window
 
 The program is rewritten when it is turned into a graph, so that parallelism, uids and the like are
 final. `LocalCombine` runs in the chain of the operator before it, has no state, and sends fewer
-records: per key and slice of time one partial aggregate, or the records that may hold an extreme.
+records: per key and slice of time one partial aggregate, or the records that may hold an extreme;
+of running groups (`combining_groups`) one partial aggregate per key and batch.
 Results are those of the program as written. Operators keep their ids, so that a checkpoint of
 either form restores into the other.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from ..api.aggregate_kinds import kind_of
 from ..api.specs.records import OperatorSpec
+from ..api.specs.tables import GroupAggregateSpec
 from ..api.specs.windows import BuiltinWindow, TopNWindow, WindowSpec
 from ..core.config import JobConfig
 from ..core.keys import ExpressionKey, FunctionKey
@@ -24,6 +26,7 @@ from ..core.partials import PartialKey
 from ..engine.graph.chaining import chainable
 from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
 from ..engine.graph.operator_ids import derived_operator_id
+from .combining_groups import CombineGroupsSpec, combining_groups, groups_need_records
 from .combining_types import combining, needs_order
 from .remarks import remarked
 from .window_forms import Sliced
@@ -38,13 +41,14 @@ class LocalCombineSpec(OperatorSpec):
 
 
 def combine_locally(graph: StreamGraph) -> StreamGraph:
-    """The graph with an operator before the exchange of each window that allows it; windows on
-    kernels that do not allow it are remarked why."""
+    """The graph with an operator before the exchange of each window and running aggregate that
+    allows it; those on kernels that do not allow it are remarked why."""
     nodes = {node.id: node for node in graph.nodes}
     found: list[StreamEdge] = []
     for edge in graph.edges:
         source, target = nodes[edge.source], nodes[edge.target]
-        if not _is_exchange(edge, target) or not _on_kernels(target.spec):
+        groups = isinstance(target.spec, GroupAggregateSpec)
+        if not _is_exchange(edge, target) or not (groups or _on_kernels(target.spec)):
             continue
         why_not = _why_not(graph.config, source, target, edge)
         if why_not is None:
@@ -77,9 +81,10 @@ def _why_not(
         return "local_combining is off in the job's configuration"
     if not config.chaining:
         return "operators are not chained"
-    why_not = _needs_records(target.spec)
-    if why_not is None:
-        why_not = needs_order(target.spec, source.parallelism)
+    if isinstance(target.spec, GroupAggregateSpec):
+        why_not = groups_need_records(target.spec, source.parallelism)
+    else:
+        why_not = _needs_records(target.spec) or needs_order(target.spec, source.parallelism)
     if why_not is None and not chainable(source, _local(source, target, 0), _to_local(edge, 0), 1):
         return f"nothing may be chained to '{source.name}'"
     return why_not
@@ -133,12 +138,17 @@ def _with_operators(
 
 def _local(source: StreamNode, target: StreamNode, number: int) -> StreamNode:
     """The operator in the chain of `source` that works for `target`; `number`: among several."""
+    spec: OperatorSpec
+    if isinstance(target.spec, GroupAggregateSpec):
+        spec, made = CombineGroupsSpec(target.spec), combining_groups(target.spec)
+    else:
+        spec, made = LocalCombineSpec(target.spec), combining(target.spec, source.parallelism)
     return StreamNode(
         id=-1,
         operator_id=derived_operator_id("local combine", target.operator_id, number),
         name=f"LocalCombine({target.name})",
-        spec=LocalCombineSpec(target.spec),
-        implementation=combining(target.spec, source.parallelism),
+        spec=spec,
+        implementation=made,
         parallelism=source.parallelism,
         max_parallelism=source.max_parallelism,
         slot_sharing_group=source.slot_sharing_group,

@@ -51,6 +51,20 @@ def find_pairs(words: Any, cells: Any, at: Any) -> int:
     return new
 
 
+@njit([void(INTS_IN, BOOLS_IN, int64, BYTES, int64, INTS)], **OPTIONS)
+def see_fresh(at: Any, valid: Any, bit: int, seen: Any, view: int, fresh: Any) -> None:
+    """As `see_pairs`; fresh[i] gets the bit of this view (its number) where it sees the pair of row
+    i for the first time."""
+    dense = valid.size == 0
+    mark = np.int64(1) << view
+    for i in range(at.size):
+        if dense or valid[i]:
+            held = seen[at[i]]
+            if held & bit == 0:
+                seen[at[i]] = held | bit
+                fresh[i] |= mark
+
+
 @njit([void(INTS_IN, INTS_IN, BOOLS_IN, int64, BYTES, INTS)], **OPTIONS)
 def see_pairs(slots: Any, at: Any, valid: Any, bit: int, seen: Any, distinct: Any) -> None:
     """The view of this bit sees each valid row's pair (`valid` empty: all), which lies at cell

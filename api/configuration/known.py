@@ -251,7 +251,7 @@ KNOWN: Final = (
         BOOLEAN,
         True,
         _setting("local_combining"),
-        "whether windows aggregate ahead of the exchange",
+        "whether windows and running aggregates combine ahead of the exchange",
     ),
     known(
         "strom.compile-functions",

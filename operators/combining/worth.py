@@ -32,8 +32,10 @@ LONGEST_REST = 1 << 24
 
 @dataclass
 class Worth:
-    """Invariants: 0 <= `resting`; `records` and `new` are counted since the last judgement."""
+    """Invariants: 0 <= `resting`; `records` and `new` are counted since the last judgement.
+    `most_new`: instead of `MOST_NEW`."""
 
+    most_new: float = MOST_NEW
     records: int = 0
     new: int = 0
     resting: int = 0
@@ -60,7 +62,7 @@ class Worth:
         self.new += new
         if self.records < TRIED:
             return True
-        pays = self.new <= MOST_NEW * self.records
+        pays = self.new <= self.most_new * self.records
         failed = not pays and self.warm
         self.records = self.new = 0
         self.warm = not failed

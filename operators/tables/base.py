@@ -119,18 +119,26 @@ class TableOperator(Operator):
         data, kinds = split_kinds(columns.data)
         keys = self._key.key_columns(ColumnBatch(data, columns.timestamps))
         assert keys is not None
-        if self._layout is None:
-            layout = Layout(
-                bare(keys.schema),
-                bare(data.schema),
-                stamped=columns.timestamps is not None,
-                changelog=kinds is not None,
-                named=isinstance(self._key, ColumnKey),
+        layout = self._layout
+        if layout is None:
+            layout = self._bound_to(
+                Layout(
+                    bare(keys.schema),
+                    bare(data.schema),
+                    stamped=columns.timestamps is not None,
+                    changelog=kinds is not None,
+                    named=isinstance(self._key, ColumnKey),
+                )
             )
+        return self.update(self._records(layout, data, kinds, keys, columns.timestamps))
+
+    def _bound_to(self, layout: Layout) -> Layout:
+        """What the operator is bound to: to this, if to nothing yet."""
+        if self._layout is None:
             self.bind(layout)
             self._layout = layout
             self._progress.layout = layout.to_schema()
-        return self.update(self._records(self._layout, data, kinds, keys, columns.timestamps))
+        return self._layout
 
     def prepare_snapshot(self, checkpoint_id: int) -> None:
         self._progress.save()
@@ -156,19 +164,11 @@ class TableOperator(Operator):
         keys: pa.RecordBatch,
         stamps: Int64s | None,
     ) -> Records:
-        if data.schema.names != layout.columns.names:
-            raise TypeMismatchError(
-                f"operator '{self.ctx.name}': records have columns {data.schema.names} now and had "
-                f"{layout.columns.names} before"
-            )
+        self._check(layout, data.schema, stamps is not None)
         if kinds is not None and not layout.changelog:
             raise TypeMismatchError(
                 f"operator '{self.ctx.name}': its first records had no column {ROW_KIND}, these "
                 "have: all streams united before it must be changelogs, or none"
-            )
-        if layout.stamped and stamps is None:
-            raise TypeMismatchError(
-                f"operator '{self.ctx.name}': its first records had event times, these have none"
             )
         return Records(
             fit_keys(keys, layout.keys),
@@ -176,6 +176,18 @@ class TableOperator(Operator):
             stamps if layout.stamped else None,
             None if kinds is None else retracts(kinds),
         )
+
+    def _check(self, layout: Layout, columns: pa.Schema, stamped: bool) -> None:
+        """TypeMismatchError unless records may have such columns, and event times or none."""
+        if columns.names != layout.columns.names:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': records have columns {columns.names} now and had "
+                f"{layout.columns.names} before"
+            )
+        if layout.stamped and not stamped:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': its first records had event times, these have none"
+            )
 
 
 def bare(schema: pa.Schema) -> pa.Schema:

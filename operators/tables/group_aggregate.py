@@ -4,12 +4,16 @@ A batch is folded at once; per key that it changed, the results before and after
 their difference comes out: +I, -U and +U, or -D when no record is left. So a key that changes a
 thousand times within a batch costs one update. Where input is a changelog, records are taken back.
 
+Records may have been combined ahead of the exchange (`operators.combining.groups`): a batch of
+partial aggregates, which says so itself, is merged as a batch of records is folded.
+
 With a time to live a key without records for so long is forgotten. Nothing is taken back for it,
 and of a key without records nothing can be: such retractions are skipped and counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,17 +21,20 @@ import pyarrow as pa
 
 from ...api.specs.tables import GroupAggregateSpec
 from ...core.arrays import Bools, Int8s, Int64s
-from ...core.batch import take_column
+from ...core.batch import Batch, ColumnBatch, take_column
 from ...core.constants import RETRACTIONS_SKIPPED
+from ...core.errors import TypeMismatchError
+from ...core.partials import ROWS_COLUMN, key_part, layout_of
 from ...core.row_kind import ROW_KIND, RowKind
 from ...state.backend import AccColumn
 from ..base import Steps, Work
-from ..columns import NO_NULLS
+from ..columns import NO_NULLS, fit_keys, plain_values
 from ..contents import same_rows
 from ..key_expiry import NEVER, KeyExpiry
 from ..key_turns import TurnTaking
 from .aside import TURN, aside, layout_of_turns, records_of_turns
 from .base import Layout, Records, TableOperator, require_distinct
+from .combined import partials_of, seen_of
 from .group_parts import GroupParts
 from .group_values import too_much_taken
 from .grown import fill_to
@@ -69,7 +76,7 @@ class GroupAggregateOperator(TableOperator):
         aggregates = [aggregate for _, aggregate in self._spec.aggregates]
         lasting = not layout.changelog and self._life is None
         self._parts = GroupParts(aggregates, layout.columns, layout.changelog, lasting)
-        self._columns = [AccColumn(ROWS, "int64"), *self._parts.columns()]
+        self._columns = accumulators(self._parts)
         columns, life = self._columns, self._life
         if life is not None:
             columns = [*columns, AccColumn(self._seen, "int64", NEVER)]
@@ -99,26 +106,74 @@ class GroupAggregateOperator(TableOperator):
             self._update_expiring(records, slots, self._expiry)
         self._tidy()
 
+    def process(self, batch: Batch, port: int = 0) -> Work:
+        if isinstance(batch, ColumnBatch):
+            layout = layout_of(batch.data.schema)
+            if layout is not None:
+                self._merge(batch, Layout.of(layout), layout)
+                return None
+        return super().process(batch, port)
+
+    def _merge(self, batch: ColumnBatch, found: Layout, described: pa.Schema) -> None:
+        """A batch of partial aggregates of records of the layout `found`."""
+        bound = self._bound_to(found)
+        self._check(bound, found.columns, batch.timestamps is not None)
+        if bound.changelog:
+            raise TypeMismatchError(
+                f"operator '{self.ctx.name}': its state is that of a changelog, its records were "
+                "combined ahead of the exchange, as none of a changelog are: all streams united "
+                "before it must be changelogs, or none; if it goes on from a job that had one, set "
+                "strom.local-combining to false"
+            )
+        keys = fit_keys(key_part(batch.data, described), bound.keys)
+        slots = self._table.slots(keys)
+        self._parts.grow(len(self._table))
+        data, stamps = batch.data, batch.timestamps if bound.stamped else None
+
+        def merge() -> None:
+            from ..kernels import scatter
+
+            rows = plain_values(data.column(ROWS_COLUMN), "int64")
+            scatter.add_into(slots, rows, self._table.column(ROWS))
+            partials = partials_of(data, self._parts.columns())
+            self._parts.merge(self._table, slots, partials, seen_of(data, slots, self._parts.kept))
+
+        touched = self._touched(slots)
+        self._parts.recall(touched[0])
+        self._change(keys, stamps, touched, merge)
+        self._tidy()
+
     def _update(self, records: Records, slots: Int64s) -> None:
-        table = self._table
-        touched, first, last = self._touched(slots)
-        self._parts.recall(touched)
+        touched = self._touched(slots)
+        self._parts.recall(touched[0])
         if self.lenient and records.retracted is not None and records.retracted.any():
-            rows = self._sound(slots, touched, records.retracted)
+            rows = self._sound(slots, touched[0], records.retracted)
             if len(rows) < len(slots):
                 if len(rows):
                     self._update(records.take(rows), slots[rows])
                 return
+        self._change(records.keys, records.stamps, touched, lambda: self._fold(records, slots))
+
+    def _change(
+        self,
+        keys_of_rows: pa.RecordBatch,
+        stamps_of_rows: Int64s | None,
+        rows_of_groups: tuple[Int64s, Int64s, Int64s],
+        fold: Callable[[], None],
+    ) -> None:
+        """Send what `fold` changes of these groups, which are as `_touched` gives them."""
+        table = self._table
+        touched, first, last = rows_of_groups
         rows_before = table.column(ROWS)[touched]
         before = self._parts.read(table, touched, rows_before)
-        self._fold(records, slots)
+        fold()
         self._parts.settle(touched)
         rows_after = table.column(ROWS)[touched]
         if len(rows_after) and rows_after.min() < 0:
             raise too_much_taken(self.ctx.name, self.ctx.subtask, "a record")
         after = self._parts.read(table, touched, rows_after)
-        keys = [take_column(column, pa.array(first)) for column in records.keys.columns]
-        stamps = None if records.stamps is None else records.stamps[last]
+        keys = [take_column(column, pa.array(first)) for column in keys_of_rows.columns]
+        stamps = None if stamps_of_rows is None else stamps_of_rows[last]
         self._emit(keys, (rows_before > 0, before), (rows_after > 0, after), stamps)
         empty = touched[rows_after <= 0]
         if self._expiry is None:
@@ -267,6 +322,11 @@ class GroupAggregateOperator(TableOperator):
         columns += [take_column(pa.concat_arrays(pair), at) for pair in pairs]
         data = pa.RecordBatch.from_arrays(columns, names=[*self._schema.names, *self._names])
         self.emit(data, kinds.reshape(-1)[shown], None if stamps is None else stamps[owner])
+
+
+def accumulators(parts: GroupParts) -> list[AccColumn]:
+    """The columns of a table of groups that has these parts."""
+    return [AccColumn(ROWS, "int64"), *parts.columns()]
 
 
 class _Turns(GroupAggregateOperator):

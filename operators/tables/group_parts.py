@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from ...api.aggregates import Aggregate
-from ...core.arrays import Int64s
+from ...core.arrays import Bools, Int64s
 from ...core.batch import ColumnBatch
 from ...core.errors import TypeMismatchError
 from ...core.value_types import empty_batch
 from ...state.backend import AccColumn, KeyedStateBackend
 from ...state.column_face import SlotTable
 from ...state.value_store import MakeStores
-from ..aggregates.base import Accumulator, Use
+from ..aggregates.base import Accumulator, Partials, Use
 from ..aggregates.inputs import AggregateInputs, same_expression
 from ..aggregates.registry import accumulator_class, make_accumulator
 from ..aggregates.shared import SharedAccumulator, Views
@@ -39,6 +39,15 @@ class Shared:
     source: int
     views: Views = field(default_factory=Views)
     stored: StoredValues | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Values of one expression, one a row, nulls are none. `masks`: per view, where it sees them
+    (empty: everywhere)."""
+
+    values: pa.Array
+    masks: list[Bools]
 
 
 class GroupParts:
@@ -110,17 +119,53 @@ class GroupParts:
         self, table: SlotTable, slots: Int64s, arrays: list[pa.Array], numbers: Int64s, sign: int
     ) -> bool:
         """Add records, or with sign -1 take them back. Returns whether too much was taken."""
+        self.fold_numbers(table, slots, arrays, numbers, sign)
+        below = False
+        for seen, stored in zip(self.seen(arrays), self._stored(), strict=True):
+            stored.grow(len(table))
+            below |= stored.fold(slots, seen.values, seen.masks, sign)
+        return below
+
+    def fold_numbers(
+        self, table: SlotTable, slots: Int64s, arrays: list[pa.Array], numbers: Int64s, sign: int
+    ) -> None:
+        """What `fold` does to the accumulators of the groups' table."""
         for part, at in self._folded():
             step = part.fold if sign > 0 else part.retract
             step(table, slots, arrays[at], numbers)
-        below = False
-        for shared, stored in zip(self._shared.values(), self._stored(), strict=True):
-            stored.grow(len(table))
-            conditions = shared.views.conditions
+
+    def seen(self, arrays: list[pa.Array]) -> list[Seen]:
+        """The values of each expression that are kept, of these records."""
+        found = []
+        for shared in self._shared.values():
             # Conditions are met where their columns are not null.
+            conditions = shared.views.conditions
             masks = [NO_NULLS if c is None else validity(arrays[c]) for c in conditions]
-            below |= stored.fold(slots, arrays[shared.source], masks, sign)
-        return below
+            found.append(Seen(arrays[shared.source], masks))
+        return found
+
+    @property
+    def combinable(self) -> bool:
+        """Whether numbers, and values that count once, say all there is to say of the records."""
+        numbers = all(part.combinable for part, _ in self._folded())
+        return numbers and not any(shared.views.extremes for shared in self._shared.values())
+
+    @property
+    def kept(self) -> list[tuple[pa.DataType, int]]:
+        """Of each expression whose values are kept: their type, and how many views see them."""
+        views = ((one.source, len(one.views.conditions)) for one in self._shared.values())
+        return [(self._kinds[source], count) for source, count in views]
+
+    def merge(
+        self, table: SlotTable, slots: Int64s, partials: Partials, seen: list[tuple[Int64s, Seen]]
+    ) -> None:
+        """Add what other parts, `combinable`, were given: their accumulators, one a slot; and per
+        expression values and their slots."""
+        for part, _ in self._folded():
+            part.merge(table, slots, partials)
+        for (kind, _), (owners, some), stored in zip(self.kept, seen, self._stored(), strict=True):
+            stored.grow(len(table))
+            stored.fold(owners, fit(some.values, kind, "what is counted once"), some.masks, 1)
 
     def settle(self, slots: Int64s) -> None:
         for stored in self._stored():

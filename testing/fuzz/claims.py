@@ -20,6 +20,7 @@ from ...operators.async_io.operator import AsyncOperator
 from ...operators.base import Operator
 from ...operators.combining.aggregates import LocalAggregatesOperator
 from ...operators.combining.extremes import LocalExtremesOperator
+from ...operators.combining.groups import LocalGroupsOperator
 from ...operators.rolling.choice import RollingOperator
 from ...operators.rows.functions import RowOperator
 from ...operators.time.watermarks import WatermarkOperator
@@ -44,7 +45,7 @@ def runs_as(operator: Operator) -> str | None:
     if isinstance(operator, RollingOperator):
         face = operator.face
         return None if face is None else ("kernel", "rows")[_package(face, 0) == "rows"]
-    if isinstance(operator, (LocalAggregatesOperator, LocalExtremesOperator)):
+    if isinstance(operator, LocalAggregatesOperator | LocalExtremesOperator | LocalGroupsOperator):
         combines = operator.combines
         return None if combines is None else ("batches", "kernel")[combines]
     if isinstance(operator, WatermarkOperator):

@@ -25,6 +25,7 @@ from strom.testing.equivalence import (
     run_local,
 )
 from strom.testing.probes import CollectProbe
+from tables_kit import applied
 
 WAYS = Ways(state=TINY, seeds=range(2), mix=4)
 """Checkpoints are files, and so incremental."""
@@ -131,12 +132,3 @@ def test_changelogs(readings: Any, name: str) -> None:
     for seed in ways.seeds:
         output, _ = run_interrupted(probe, ways, seed)
         assert applied(output) == expected, f"interrupted, seed {seed}"
-
-
-def applied(changes: list[Any]) -> Counter[Any]:
-    """The table that a changelog leaves, whatever the order of its changes."""
-    table: Counter[Any] = Counter()
-    for *row, kind in changes:
-        table[tuple(row)] += 1 if kind in (0, 2) else -1
-    assert all(n >= 0 for n in table.values())
-    return +table

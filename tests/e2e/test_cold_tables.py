@@ -3,7 +3,6 @@ memory. The caches are so small that no row stays in one for longer than a batch
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -39,6 +38,7 @@ from strom.testing.equivalence import (
     run_local,
 )
 from strom.testing.probes import CollectProbe
+from tables_kit import applied
 
 WAYS = Ways(state=TINY, seeds=range(2))
 
@@ -164,12 +164,3 @@ def check_groups(build: Callable[[Any], Any]) -> None:
     for seed in ways.seeds:
         output, _ = run_interrupted(probe, ways, seed)
         assert applied(output) == expected, f"interrupted, seed {seed}"
-
-
-def applied(changes: list[Any]) -> Counter[Any]:
-    """The table that a changelog leaves, whatever the order of its changes."""
-    table: Counter[Any] = Counter()
-    for *row, kind in changes:
-        table[tuple(row)] += 1 if kind in (0, 2) else -1
-    assert all(n >= 0 for n in table.values())
-    return +table

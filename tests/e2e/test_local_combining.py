@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from strom import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
     count,
+    count_distinct,
     max_,
     mean,
     min_,
@@ -32,6 +35,7 @@ from strom.engine.hosts.simulator import Simulation, SimulationPlan
 from strom.testing.equivalence import Ways, checkpointed, run_local
 from strom.testing.probes import CollectProbe
 from strom.testing.scripted import ScriptedSource
+from tables_kit import applied
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("ts", pa.int64())])
 LANES, LENGTH = 4, records(120)
@@ -164,24 +168,52 @@ def test_checkpoints_pass_between_both_forms(
         windows = source(env, lanes).key_by("k").window(SlidingEventTimeWindows.of(200, 100))
         return windows.aggregate(**AGGREGATES)
 
-    def config(combining: bool, **settings: Any) -> JobConfig:
-        base = checkpointed(WAYS, 2)
-        fields = {name: getattr(base, name) for name in base.__dataclass_fields__}
-        return JobConfig(**{**fields, "local_combining": combining, **settings})
-
     expected = run_local(build, JobConfig(local_combining=False))
+    found = stopped_and_continued(build, tmp_path, config(first), partial(config, not first))
+    assert Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_checkpoints_of_running_aggregates_pass_between_both_forms(
+    lanes: list[list[Row]], tmp_path: Path, first: bool
+) -> None:
+    def build(env: Any) -> Any:
+        aggregates = {**AGGREGATES, "vs": count_distinct("v"), "xs": count_distinct("x")}
+        return source(env, lanes).key_by("k").aggregate(**aggregates)
+
+    groups: dict[str, list[Row]] = {}
+    for row in (row for lane in lanes for row in lane):
+        groups.setdefault(row.k, []).append(row)
+    expected = Counter(
+        (k, *aggregated(found), len({r.v for r in found}), len({r.x for r in found}))
+        for k, found in groups.items()
+    )
+    found = stopped_and_continued(build, tmp_path, config(first), partial(config, not first))
+    assert applied(found) == expected
+
+
+def config(combining: bool, **settings: Any) -> JobConfig:
+    base = checkpointed(WAYS, 2)
+    fields = {name: getattr(base, name) for name in base.__dataclass_fields__}
+    return JobConfig(**{**fields, "local_combining": combining, **settings})
+
+
+def stopped_and_continued(
+    build: Any, folder: Path, first: JobConfig, then: Callable[..., JobConfig]
+) -> list[Any]:
+    """What comes out, in all, where the job is stopped midway and goes on as configured then."""
     probe = CollectProbe(build)
-    storage = open_storage(str(tmp_path), new_job_id())
+    storage = open_storage(str(folder), new_job_id())
     plan = SimulationPlan(seed=1, stop_after_checkpoint=2)
-    before = Simulation(probe.graph(config(first)), plan, storage).run()
+    before = Simulation(probe.graph(first), plan, storage).run()
     assert before.outcome is None
     assert before.midway
-    folder = tmp_path / storage.job_id / f"chk-{before.last_checkpoint}"
-    continued = config(not first, restore_from=str(folder))
+    checkpoint = folder / storage.job_id / f"chk-{before.last_checkpoint}"
+    continued = then(restore_from=str(checkpoint))
     after = Simulation(probe.graph(continued), SimulationPlan(seed=2), None).run()
     assert after.outcome is not None
     found: list[Any] = []
     for operator in probe.sinks.values():
         merged = {**before.published.get(operator, {}), **after.published.get(operator, {})}
         found += [row for values in merged.values() for row in values]
-    assert Counter(map(repr, found)) == Counter(map(repr, expected))
+    return found

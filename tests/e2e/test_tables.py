@@ -27,21 +27,13 @@ from strom.testing.equivalence import (
     run_local,
 )
 from strom.testing.probes import CollectProbe
+from tables_kit import applied
 
 Build = Callable[[StreamExecutionEnvironment], Any]
 Row = tuple[Any, ...]
 WAYS = Ways(seeds=range(2), batch_size=5)
 LONG = timedelta(hours=1)
 """A time to live that nothing outlives; it is stored all the same."""
-
-
-def applied(changes: list[Any]) -> Counter[Row]:
-    """The table that a changelog leaves, whatever the order of its changes."""
-    table: Counter[Row] = Counter()
-    for *row, kind in changes:
-        table[tuple(row)] += 1 if kind in (0, 2) else -1
-    assert all(n >= 0 for n in table.values())
-    return +table
 
 
 def assert_tables(build: Build, expected: Counter[Row]) -> None:

@@ -22,6 +22,7 @@ from strom.core.keys import ColumnKey, ExpressionKey
 from strom.core.partials import PartialKey
 from strom.engine.graph.chaining import build_job_graph
 from strom.engine.graph.model import Forward, KeyGroups, StreamGraph
+from strom.plan.combining_groups import CombineGroupsSpec
 
 WINDOW = TumblingEventTimeWindows.of(timedelta(seconds=1))
 ROWS = pa.table({"k": ["a"], "v": [1]})
@@ -109,6 +110,18 @@ def test_settings_of_the_operator_before_are_taken_over() -> None:
     stream = graph(env, windows.slot_sharing_group("two"))
     (local,) = [node for node in stream.nodes if node.name == NAME]
     assert (local.parallelism, local.slot_sharing_group) == (3, "one")
+
+
+def test_running_aggregates_are_combined_by_batch() -> None:
+    env = environment()
+    running = env.from_collection(ROWS).select("k", "v").key_by("k").aggregate(n=count())
+    stream = graph(env, running)
+    (local,) = [node for node in stream.nodes if "LocalCombine" in node.name]
+    assert isinstance(local.spec, CombineGroupsSpec)
+    assert ("Select", local.name, Forward()) in edges(stream)
+    env = environment(local_combining=False)
+    running = env.from_collection(ROWS).select("k", "v").key_by("k").aggregate(n=count())
+    assert names(graph(env, running)) == []
 
 
 @pytest.mark.parametrize("why", ["config", "chaining", "chain", "lateness", "late", "order", "key"])

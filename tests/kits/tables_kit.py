@@ -131,6 +131,15 @@ class Materialised:
         return +self.rows
 
 
+def applied(changes: Sequence[Any]) -> Counter[tuple[Any, ...]]:
+    """The table that a changelog leaves, whatever the order of its changes."""
+    table: Counter[tuple[Any, ...]] = Counter()
+    for *row, kind in changes:
+        table[tuple(row)] += 1 if kind in (0, 2) else -1
+    assert all(n >= 0 for n in table.values())
+    return +table
+
+
 def plain(value: Any) -> Any:
     """NaN as something equal to itself."""
     return "nan" if isinstance(value, float) and value != value else value

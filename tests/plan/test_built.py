@@ -18,6 +18,7 @@ from strom import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     count,
+    count_distinct,
     max_,
     min_,
     stddev,
@@ -34,6 +35,7 @@ from strom.operators.base import Operator
 from strom.operators.registry import build_operator
 from strom.operators.row_windows.operator import RowWindowOperator
 from strom.plan import choices
+from strom.plan.combining_groups import CombineGroupsSpec
 from strom.plan.local_combining import LocalCombineSpec, combinable
 from strom.plan.window_forms import RowByRow
 from strom.plan.windows import window
@@ -121,7 +123,7 @@ def test_every_operator_has_a_choice() -> None:
         *("WindowSpec", "RollingSpec", "ExpressionSpec", "MapBatchesSpec", "SourceSpec"),
         *("WatermarkSpec", "LocalCombineSpec", "SinkSpec", "AsyncWaitSpec", "AsyncMapBatchesSpec"),
         *("WatermarkSpec", "LocalCombineSpec", "SinkSpec", "CoMapBatchesSpec", "OneOrderSpec"),
-        *("MapSpec", "FilterSpec"),
+        *("MapSpec", "FilterSpec", "CombineGroupsSpec"),
     }
     table = {spec.__name__ for spec in choices._ALONE}
     assert table | of_their_own == set(registry._OPERATORS)
@@ -233,6 +235,33 @@ COMBINED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "spread": ("by senders", lambda windows: windows.aggregate(x=stddev("int"))),
 }
 
+RUNNING: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        f"distinct {name}": ("kernel", {"n": count_distinct(name)})
+        for name in ("int", "float", "date", "bool", "text", "coded", "bytes")
+    },
+    **{f"distinct {name}": ("batches", {"n": count_distinct(name)}) for name in ("uint64", "cost")},
+    "distinct lists": ("batches", {"n": count_distinct(pl.concat_list("int"))}),
+    "max of int": ("kernel", {"x": max_("int")}),
+    "max of text": ("batches", {"x": max_("text"), "n": count_distinct("int")}),
+    "sum of floats": ("kernel", {"x": sum_("float"), "n": count()}),
+    "spread": ("kernel", {"x": stddev("int")}),
+}
+
+
+@pytest.mark.parametrize("what", RUNNING)
+@pytest.mark.parametrize("known", [True, False])
+def test_which_running_aggregates_are_combined_is_what_explain_says(what: str, known: bool) -> None:
+    expected, aggregates = RUNNING[what]
+
+    def build(env: StreamExecutionEnvironment) -> Any:
+        stream = env.from_collection(TYPED)
+        if not known:
+            stream = stream.map_batches(lambda data: data)
+        return stream.set_parallelism(2).key_by("k").aggregate(**aggregates)
+
+    assert_as_said(build, CombineGroupsSpec, expected, known)
+
 
 @pytest.mark.parametrize("what", COMBINED)
 @pytest.mark.parametrize("known", [True, False])
@@ -249,13 +278,19 @@ def test_what_is_combined_is_what_explain_says(what: str, known: bool, senders: 
         stream = stream.set_parallelism(senders)
         return {"windows": use(stream.key_by("k").window(WINDOW)).set_parallelism(2)}
 
+    if not assert_as_said(build, LocalCombineSpec, expected, known):
+        assert (what, senders) == ("spread", 1)
+
+
+def assert_as_said(build: Any, kind: type, expected: str, known: bool) -> bool:
+    """The operators of specs of this kind ran as expected, and as was said; whether any ran."""
     ran: list[Operator] = []
     probe = ClaimingProbe(build)
     made = vars(chain)["build_operator"]
 
     def building(spec: Any, *arguments: Any) -> Operator:
         operator: Operator = made(spec, *arguments)
-        if isinstance(spec, LocalCombineSpec):
+        if isinstance(spec, kind):
             ran.append(operator)
         return operator
 
@@ -264,9 +299,9 @@ def test_what_is_combined_is_what_explain_says(what: str, known: bool, senders: 
         with probe.watched():
             run_on_host(lambda: nullcontext(probe), JobConfig(parallelism=2))
     if not ran:
-        assert (what, senders) == ("spread", 1)
-        return
+        return False
     (said,) = {probe.claims[str(one.ctx.operator_id)] for one in ran if hasattr(one, "ctx")}
     told = {runs_as(one) for one in ran} - {None}
     assert told == {expected}
     assert said == expected if known else expected in said.split(" or ")
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -26,6 +27,7 @@ from strom import (
     Types,
     WatermarkStrategy,
     count,
+    count_distinct,
     first,
     max_,
 )
@@ -296,6 +298,27 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "top-n": (
         lambda env: windows(by_k(env)).top_n(2, "n"),
         ["kernel: sliced windows", NOT_COMBINED + "top_n needs the records"],
+    ),
+    "running aggregates that live for a time": (
+        lambda env: by_k(env).aggregate(**ONE, ttl=timedelta(hours=1)),
+        [
+            "kernel: running aggregates",
+            NOT_COMBINED + "with a time to live, each record's time counts",
+        ],
+    ),
+    "running aggregates in order": (
+        lambda env: by_k(env).aggregate(f=first("n"), d=count_distinct("n")),
+        [
+            "kernel: running aggregates",
+            NOT_COMBINED + "first cannot be told from partial aggregates",
+        ],
+    ),
+    "running aggregates behind one sender": (
+        lambda env: records(env).set_parallelism(1).key_by("k").aggregate(**ONE),
+        [
+            "kernel: running aggregates",
+            NOT_COMBINED + "a single sender would do the work in place of its receivers",
+        ],
     ),
     "a union": (
         lambda env: windows(records(env).union(records(env)).key_by("k"), lateness=5).aggregate(
