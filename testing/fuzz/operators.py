@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...api.specs.records import OperatorSpec
+from ...api.specs.tables import GroupAggregateSpec
 from ...api.specs.windows import WindowSpec
 from ...api.streams.data_stream import StreamExecutionEnvironment
 from ...api.streams.stream import known_schema
@@ -24,6 +26,7 @@ from ...engine.graph.implementation import Implementation
 from ...operators.base import Operator
 from ...operators.registry import build_operator
 from ...operators.row_windows.operator import RowWindowOperator
+from ...plan.combining_groups import CombineGroupsSpec, groups_need_records
 from ...plan.local_combining import LocalCombineSpec, combinable
 from ..operator_harness import OperatorHarness
 from ..scripted import ScriptedSource
@@ -196,11 +199,12 @@ def combined(case: Case) -> Result | None:
     """With local combining in two subtasks ahead of the exchange, which get batches in turn."""
     built = columnar(case)
     spec = built.spec
-    if not combinable(spec):
+    local = _local(spec)
+    if local is None:
         return None
     planned = partial(build_operator, spec, built.implementation)
     tasks = Subtasks(planned, PartialKey(spec.key), _batch_size(case), case.seed)
-    ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
+    ahead = [OperatorHarness(local) for _ in range(2)]
 
     def send() -> None:
         for one in ahead:
@@ -208,6 +212,7 @@ def combined(case: Case) -> Result | None:
                 tasks.push(batch)
             one.output.elements.clear()
 
+    keyed = not isinstance(case.operation, Windows) or case.operation.keyed
     chosen, turn = set(chosen_rows(case)), 0
     for kind, *rest in [*case.script, ("mark", END_OF_TIME)]:
         if kind == "rows":
@@ -225,13 +230,20 @@ def combined(case: Case) -> Result | None:
         if kind == "mark":
             tasks.watermark(rest[0])
         elif kind == "cut":
-            tasks.restore(HALVES if rest[0] and spec.keyed else WHOLE)
-            ahead = [OperatorHarness(LocalCombineSpec(spec)) for _ in range(2)]
+            tasks.restore(HALVES if rest[0] and keyed else WHOLE)
+            ahead = [OperatorHarness(local) for _ in range(2)]
     tasks.finish()
     result = _result(case, tasks, built.known)
-    if case.operation.what == "extreme":
+    if isinstance(case.operation, Windows) and case.operation.what == "extreme":
         result.late_count = None  # a late record that another one beats may be left out ahead
     return result
+
+
+def _local(spec: Any) -> OperatorSpec | None:
+    """What stands ahead of the exchange; None if nothing does."""
+    if isinstance(spec, GroupAggregateSpec):
+        return CombineGroupsSpec(spec) if groups_need_records(spec, 2) is None else None
+    return LocalCombineSpec(spec) if combinable(spec) else None
 
 
 def _result(case: Case, tasks: Subtasks, known: pa.Schema | None) -> Result:
