@@ -254,9 +254,10 @@ class CheckpointStorage(ABC):
         transfers: Transfers = INLINE,
         trusted: CheckpointId | None = None,
         without: Collection[CheckpointId] = (),
+        upto: int | None = None,
     ) -> Latest:
-        """The newest usable checkpoint with an id above `after`, but for those of `without`, which
-        are not looked at.
+        """The newest usable checkpoint with an id above `after`, and not above `upto`, but for
+        those of `without`, which are not looked at.
 
         validate: read the data files too, not only the manifest, but for those of `trusted`, which
         only have to be there. Corrupt ones are passed over and
@@ -267,7 +268,8 @@ class CheckpointStorage(ABC):
         ids = self.list()
         rejected: list[Rejected] = []
         manifest: Manifest | None = None
-        for checkpoint_id in reversed([c for c in ids if c > after and c not in without]):
+        looked_at = [c for c in ids if c > after and (upto is None or c <= upto)]
+        for checkpoint_id in reversed([c for c in looked_at if c not in without]):
             try:
                 manifest = self.load(checkpoint_id)
                 self.check_counts(manifest)

@@ -3,7 +3,9 @@
     source -> filter ==HASH(k)==> aggregate       becomes
     source -> filter -> LocalCombine ==HASH(k)==> aggregate
 
-Several senders then share the work on each record, also where all records have one key.
+Several senders then share the work on each record, also where all records have one key. A single
+one passes records on: the operator is there all the same, for what is in flight behind it in an
+unaligned checkpoint is restored at any parallelism.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ..api.specs.tables import GroupAggregateSpec
 from ..core.arrays import storage
 from ..core.partials import PARTIAL_PREFIX
 from ..engine.graph.implementation import Implementation
-from .combining_types import NUMBERS, PASSED_ON
+from .combining_types import NUMBERS, PASSED_ON, PASSES
 
 DISTINCT = "count_distinct"
 """What is combined though it is no number: its values are sent once."""
@@ -36,10 +38,14 @@ class CombineGroupsSpec(OperatorSpec):
     groups: GroupAggregateSpec
 
 
-def groups_need_records(spec: GroupAggregateSpec, senders: int) -> str | None:
+ALONE = "a single sender would do the work in place of its receivers"
+"""Why it does not combine."""
+
+_PASSES = Implementation("batches", PASSES, why_not=ALONE)
+
+
+def groups_need_records(spec: GroupAggregateSpec) -> str | None:
     """Why the operator needs each record; None if partial aggregates will do."""
-    if senders == 1:
-        return "a single sender would do the work in place of its receivers"
     if spec.ttl is not None:
         return "with a time to live, each record's time counts"
     kinds = {one.kind for _, one in spec.aggregates if one.kind != DISTINCT}
@@ -49,8 +55,10 @@ def groups_need_records(spec: GroupAggregateSpec, senders: int) -> str | None:
     return None
 
 
-def combining_groups(spec: GroupAggregateSpec) -> Implementation:
-    """How the local operator runs, as far as the spec tells."""
+def combining_groups(spec: GroupAggregateSpec, senders: int) -> Implementation:
+    """How the local operator runs in so many subtasks, as far as the spec tells."""
+    if senders == 1:
+        return _PASSES
     name = "partial aggregates by batch"
     which = [f"{text} is of {what}" for text, what in _wanted(spec)]
     if not which:
@@ -65,6 +73,8 @@ def foretold_groups(
     made: Implementation, spec: GroupAggregateSpec, columns: pa.Schema
 ) -> Implementation | None:
     """How it runs on records of these columns; None where only the first batch tells."""
+    if made == _PASSES:
+        return None
     keys = known_keys(columns, spec.key)
     aggregates = [one for _, one in spec.aggregates]
     kinds = [
@@ -78,7 +88,7 @@ def foretold_groups(
     why_not = uncombined_groups(aggregates, kinds)
     if why_not is None:
         return replace(made, kind="kernel", remarks=(REMARK,))
-    return replace(made, kind="batches", name="passes records on", why_not=why_not, remarks=())
+    return replace(made, kind="batches", name=PASSES, why_not=why_not, remarks=())
 
 
 def uncombined_groups(

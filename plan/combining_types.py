@@ -22,6 +22,7 @@ from ..engine.graph.implementation import Implementation, Kind
 from .windows import slicing_of
 
 PASSED_ON = "passed on uncombined: "
+PASSES = "passes records on"
 NUMBERS = "only numbers and times are combined ahead of the exchange"
 
 
@@ -36,7 +37,12 @@ def needs_order(spec: WindowSpec, senders: int) -> str | None:
 
 
 def combining(spec: WindowSpec, senders: int) -> Implementation:
-    """How the local operator for this window runs in so many subtasks, as far as specs tell."""
+    """How the local operator for this window runs in so many subtasks, as far as specs tell. It is
+    there also where it passes all records on for their number alone: what is in flight behind it in
+    an unaligned checkpoint is restored at any parallelism."""
+    why_not = needs_order(spec, senders)
+    if why_not is not None:
+        return Implementation("batches", PASSES, why_not, slicing_of(spec.assigner))
     extreme = isinstance(spec.function, ExtremeWindow)
     which = _conditions(spec, senders)
     kind: Kind = "kernel or batches" if which else "kernel"
@@ -56,13 +62,14 @@ def combining(spec: WindowSpec, senders: int) -> Implementation:
 def foretold(
     made: Implementation, spec: WindowSpec, senders: int, columns: pa.Schema
 ) -> Implementation | None:
-    """How it runs on records of these columns; None where only the first batch tells."""
-    if _is_open(spec, columns):
+    """How it runs on records of these columns; None where only the first batch tells, and where
+    the spec told."""
+    if made.name == PASSES or _is_open(spec, columns):
         return None
     why_not = _uncombined(spec, senders, columns)
     if why_not is None:
         return replace(made, kind="kernel", remarks=(f"{PASSED_ON}keys that hardly repeat",))
-    return replace(made, kind="batches", name="passes records on", why_not=why_not, remarks=())
+    return replace(made, kind="batches", name=PASSES, why_not=why_not, remarks=())
 
 
 def _conditions(spec: WindowSpec, senders: int) -> list[str]:

@@ -27,7 +27,7 @@ from ..engine.graph.chaining import chainable
 from ..engine.graph.model import Forward, KeyGroups, StreamEdge, StreamGraph, StreamNode
 from ..engine.graph.operator_ids import derived_operator_id
 from .combining_groups import CombineGroupsSpec, combining_groups, groups_need_records
-from .combining_types import combining, needs_order
+from .combining_types import combining
 from .remarks import remarked
 from .window_forms import Sliced
 from .windows import window
@@ -82,9 +82,9 @@ def _why_not(
     if not config.chaining:
         return "operators are not chained"
     if isinstance(target.spec, GroupAggregateSpec):
-        why_not = groups_need_records(target.spec, source.parallelism)
+        why_not = groups_need_records(target.spec)
     else:
-        why_not = _needs_records(target.spec) or needs_order(target.spec, source.parallelism)
+        why_not = _needs_records(target.spec)
     if why_not is None and not chainable(source, _local(source, target, 0), _to_local(edge, 0), 1):
         return f"nothing may be chained to '{source.name}'"
     return why_not
@@ -140,7 +140,8 @@ def _local(source: StreamNode, target: StreamNode, number: int) -> StreamNode:
     """The operator in the chain of `source` that works for `target`; `number`: among several."""
     spec: OperatorSpec
     if isinstance(target.spec, GroupAggregateSpec):
-        spec, made = CombineGroupsSpec(target.spec), combining_groups(target.spec)
+        spec = CombineGroupsSpec(target.spec)
+        made = combining_groups(target.spec, source.parallelism)
     else:
         spec, made = LocalCombineSpec(target.spec), combining(target.spec, source.parallelism)
     return StreamNode(

@@ -159,7 +159,8 @@ class OperatorHarness:
     what `snapshot` gave, with whichever state backend; the operator starts from it. state_backend:
     the operator's own. of_another_job: whether `restored` is, so that keys of another type are
     refused. inherited: files of local databases that `restored` lies over (`checkpoint.databases`).
-    `close` ends what lies outside of memory; so does the end of the program.
+    parallelism: what the operator is told; it is subtask 0. `close` ends what lies outside of
+    memory; so does the end of the program.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class OperatorHarness:
         state_backend: str | None = None,
         of_another_job: bool = False,
         inherited: InheritedFiles | None = None,
+        parallelism: int = 1,
     ) -> None:
         groups = key_groups or KeyGroupRange(0, max_parallelism - 1)
         config = config or JobConfig(max_parallelism=max_parallelism)
@@ -220,7 +222,7 @@ class OperatorHarness:
             job_id="job",
             job_name="job",
             subtask=0,
-            parallelism=1,
+            parallelism=parallelism,
             max_parallelism=max_parallelism,
             attempt=attempt,
             key_groups=groups,

@@ -59,10 +59,13 @@ class TakeOverSources:
 @dataclass(frozen=True)
 class LoadForRegion:
     """The same for tasks that begin again while others run, so nothing in the storage is changed:
-    answer on_region_loaded or on_region_failed with `attempt`."""
+    answer on_region_loaded or on_region_failed with `attempt`. `newest`: what the others have gone
+    on from; a checkpoint behind it may be there that nobody took for complete, and that could not
+    be removed."""
 
     attempt: Attempt
-    after: int = 0
+    after: int
+    newest: int
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,9 @@ class RegionRestarts:
 
     # --- from its stop to its start --------------------------------------------------------------
 
-    def load(self, now_ms: int, number: Callable[[], Attempt], floor: int) -> list[LoadForRegion]:
+    def load(
+        self, now_ms: int, number: Callable[[], Attempt], floor: int, newest: int
+    ) -> list[LoadForRegion]:
         """Those whose time has come go on; no checkpoint is being stored."""
         if not self._waiting:
             return []
@@ -235,7 +237,7 @@ class RegionRestarts:
         for restart in due:
             del self._waiting[restart.region.tasks[0]]
             restart.attempt, restart.stage = number(), Stage.LOADING
-        return [LoadForRegion(restart.attempt, floor) for restart in due]
+        return [LoadForRegion(restart.attempt, floor, newest) for restart in due]
 
     def next_ms(self) -> int | None:
         """When `load` should be called."""

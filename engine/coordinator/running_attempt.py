@@ -237,7 +237,8 @@ class RunningAttempt:
         """Let go on what waits for its time, or for a checkpoint to be stored."""
         if self._checkpoints.storing:
             return ()
-        return tuple(self.restarts.load(now_ms, self._numbers.next, self._floor))
+        newest = self._checkpoints.newest_complete
+        return tuple(self.restarts.load(now_ms, self._numbers.next, self._floor, newest))
 
     def on_region_loaded(self, attempt: Attempt, latest: Latest) -> Outcome:
         """The answer to a LoadForRegion. The others have gone on from the newest complete one."""

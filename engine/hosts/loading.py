@@ -109,11 +109,12 @@ class Loading:
                 return self._storage.load(n).checkpoint_id
         return None
 
-    def find(self, after: int, unknown: frozenset[CheckpointId]) -> Found:
-        """As `load`, changing nothing in the storage."""
+    def find(self, after: int, newest: int, unknown: frozenset[CheckpointId]) -> Found:
+        """As `load`, changing nothing in the storage, and not looking at checkpoints behind
+        `newest`."""
         trusted = self._doubt()
         return load_latest(
-            self._storage, self._restore_from, after, self._transfers, trusted, unknown
+            self._storage, self._restore_from, after, self._transfers, trusted, unknown, newest
         )
 
     def _doubt(self) -> CheckpointId | None:

@@ -26,13 +26,14 @@ def load_latest(
     transfers: Transfers = INLINE,
     trusted: CheckpointId | None = None,
     without: Collection[CheckpointId] = (),
+    upto: int | None = None,
 ) -> tuple[Latest, CheckpointStorage]:
-    """The job's own newest valid checkpoint but for those of `without`, of which the files are
-    read, unless it is `trusted`; without one, the checkpoint or savepoint at
+    """The job's own newest valid checkpoint but for those of `without`, and those behind `upto`, of
+    which the files are read, unless it is `trusted`; without one, the checkpoint or savepoint at
     `restore_from` (of another job), verified. With it the storage that holds its files. Raises
     CheckpointError or ConfigurationError."""
     latest = storage.latest_valid(
-        after=after, transfers=transfers, trusted=trusted, without=without
+        after=after, transfers=transfers, trusted=trusted, without=without, upto=upto
     )
     if latest.manifest is not None or restore_from is None:
         return latest, storage

@@ -164,9 +164,9 @@ class StorageErrands:
             case LoadLatest(after, running):
                 load = partial(self._loading.load, after, self._unknown, running)
                 self._load(load, self._loaded)
-            case LoadForRegion(attempt, after):
+            case LoadForRegion(attempt, after, newest):
                 loaded = partial(self._loaded_for, attempt)
-                self._load(partial(self._loading.find, after, self._unknown), loaded)
+                self._load(partial(self._loading.find, after, newest, self._unknown), loaded)
 
     @property
     def _unknown(self) -> frozenset[CheckpointId]:

@@ -66,7 +66,8 @@ class LocalGroupsOperator(Operator):
         self._worth = Worth(most_new=MOST_SENT_ON)
         self._bound: _Bound | None = None
         self._off = False
-        """Whether the types of the first batch allow no combining; final."""
+        """Whether there is no combining: of a single sender, or by the types of the first batch;
+        final."""
         self._at: Int64s = np.empty(0, dtype=np.int64)
         """Scratch: a row of the batch per group."""
 
@@ -76,6 +77,9 @@ class LocalGroupsOperator(Operator):
         return None if self._bound is None and not self._off else not self._off
 
     def open(self) -> None:
+        self._off = self.ctx.parallelism == 1
+        if self._off:
+            return
         preload(
             *COLUMN_STATE,
             "state.seen_kernels",

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ...api.functions.co_functions import KeyedBroadcastProcessFunction, KeyedCoProcessFunction
 from ...api.functions.user_functions import FlatMapFunction, KeyedProcessFunction, RuntimeContext
+from ...core.row_kind import RowKind
 from ...state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 SPAN: Final = 40
@@ -16,6 +17,9 @@ BOUND: Final = 15
 """ms between two records that are joined."""
 
 RULES: Final = MapStateDescriptor("rules")
+
+_OVER: Final = 1 << 40
+"""An event time after those of all records."""
 
 _KEPT: Final = ListStateDescriptor("kept")
 
@@ -68,6 +72,22 @@ class Chains(KeyedProcessFunction):
         seen = chained(n, chain, value[1])
         self.seen.update(seen)
         yield ctx.get_current_key(), *seen
+
+
+class Latest(KeyedProcessFunction):
+    """The row that a changelog has left of each key, when all event time is over."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.row = runtime_context.get_state(ValueStateDescriptor("row"))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        *row, kind = value
+        if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
+            self.row.update(tuple(row))
+            ctx.timer_service().register_event_time_timer(_OVER)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield self.row.value()
 
 
 class Pairs(KeyedCoProcessFunction):

@@ -161,4 +161,8 @@ REGRESSIONS: Final[dict[str, str]] = {
         "at_once=3 storage=objects crashes=1 coordinators=1 window=60 failing=60 hangs=20 "
         "cut_offs=1 away=5 late=1 figures=0 live=2 amid=1"
     ),
+    "a checkpoint that was given up, came through late, and could not be removed": (
+        "seed=179409 job=regions variant=11 batch=2 interval=4 stop=2 crashes=3 window=150 "
+        "failing=60 slow_tasks=20 slow_work=10 commits=300 figures=0 live=2 short=1"
+    ),
 }

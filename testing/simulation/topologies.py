@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ...api.aggregates import count, max_, sum_
+import polars as pl
+
+from ...api.aggregates import count, count_distinct, max_, sum_
 from ...api.streams.data_stream import DataStream
 from ...api.windows.session_windows import EventTimeSessionWindows
 from ...api.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -24,6 +26,7 @@ from .functions import (
     SPAN,
     Chains,
     Doubled,
+    Latest,
     Matches,
     Pairs,
     Spans,
@@ -176,6 +179,22 @@ def expect_two_stages(data: Data) -> Expected:
     return [*_named("windows", [row for _, row in windows]), *_named("spans", rows)]
 
 
+def totals(read: Reading, data: Data) -> Streams:
+    """Running aggregates, which senders combine ahead of the exchange: what they have sent of a key
+    is known to them alone. Two keys, of which all lanes have records."""
+    halves = read.columns(data.first, "a").select(pl.col("v"), p=pl.col("k") % 2)
+    rows = halves.key_by("p").aggregate(n=count(), values=count_distinct("v"), total=sum_("v"))
+    return {"out": rows.key_by("p").process(Latest())}
+
+
+def expect_totals(data: Data) -> Expected:
+    found: dict[int, list[int]] = {}
+    for k, v, _ in data.records:
+        found.setdefault(k % 2, []).append(v)
+    rows = [(p, len(vs), len(set(vs)), sum(vs)) for p, vs in found.items()]
+    return _named("out", rows)
+
+
 # --- several inputs ---------------------------------------------------------------------------
 
 
@@ -315,6 +334,7 @@ TOPOLOGIES: Final[dict[str, Topology]] = {
     "tumbling": Topology(tumbling, expect_tumbling),
     "sliding": Topology(sliding, expect_sliding),
     "sessions": Topology(sessions, expect_sessions, None),
+    "totals": Topology(totals, expect_totals, None, stages=True),
     "two_stages": Topology(two_stages, expect_two_stages, None),
     "union": Topology(union, expect_union, sources="ab"),
     "diamond": Topology(diamond, expect_diamond),

@@ -102,6 +102,13 @@ def test_older_ones_without_a_manifest_are_torn(local: FileStorage) -> None:
     assert local.latest_valid(without=[CheckpointId(2)]).torn == (1, 2)
 
 
+def test_what_is_behind_the_newest_that_counts_is_not_looked_at(storage: CheckpointStorage) -> None:
+    one, two = write_checkpoint(storage, 1), write_checkpoint(storage, 2)
+    assert storage.latest_valid(upto=2).manifest == two
+    assert storage.latest_valid(upto=1).manifest == one
+    assert storage.latest_valid(upto=0).manifest is None
+
+
 def test_forgetting_removes_only_what_is_empty(storage: CheckpointStorage) -> None:
     storage.forget()  # there is nothing yet
     kept = write_checkpoint(storage, 1)

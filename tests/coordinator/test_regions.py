@@ -133,7 +133,7 @@ def test_a_checkpoint_that_is_being_stored_is_waited_for(job: Parts) -> None:
     actions = job.master.on_stored(1, 600)
     assert job.told(actions, CheckpointCompleted) == [*FOUR, B]
     assert act.ForgetSplits(1) in actions
-    assert act.LoadForRegion(1, 0) in actions
+    assert act.LoadForRegion(1, 0, 1) in actions
 
 
 def test_a_source_of_one_region_begins_again_with_its_enumerator(job: Parts) -> None:

@@ -144,7 +144,7 @@ def test_only_what_is_concerned_stops(moving: Moving) -> None:
     assert master.graph is m.before
     actions = m.stopped()
     assert master.graph is m.after
-    assert of(act.LoadForRegion, actions) == [act.LoadForRegion(1, 0)]
+    assert of(act.LoadForRegion, actions) == [act.LoadForRegion(1, 0, 1)]
     assert m.loaded()[:1] == (act.RestartReaders(1, 0, ("solo",), {"solo": b"o"}, ()),)
     assert m.ready() == (act.DeployTasks(1, THREE, m.manifest, own_share=frozenset()),)
     state = master.status()
@@ -369,7 +369,7 @@ def test_a_checkpoint_that_is_still_stored_is_waited_for(parts: Graphs) -> None:
     m.kept(131)
     assert m.stopped(now=140) == ()
     actions = master.on_stored(2, 150)
-    assert of(act.LoadForRegion, actions) == [act.LoadForRegion(1, 0)]
+    assert of(act.LoadForRegion, actions) == [act.LoadForRegion(1, 0, 2)]
     assert m.told(actions, type(found)) == []
     actions = master.on_region_loaded(1, Latest(stored.manifest, (), (2, 2)), 160)
     assert of(act.RestartReaders, actions)

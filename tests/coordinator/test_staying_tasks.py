@@ -101,7 +101,7 @@ def test_only_what_changes_stops_and_the_rest_of_its_region_is_wired_anew(holdin
     assert not of(act.CancelTasks, actions), "not before it is written down"
     assert m.kept() == (act.CancelTasks(0, SINKS),)
     assert master.status().running_tasks == 2
-    assert of(act.LoadForRegion, m.stopped()) == [act.LoadForRegion(1, 0)]
+    assert of(act.LoadForRegion, m.stopped()) == [act.LoadForRegion(1, 0, 1)]
     assert m.loaded()[:1] == (act.RestartReaders(1, 0, (), {}, ()),), "no enumerator begins anew"
     assert m.ready() == (act.DeployTasks(1, NEW, m.manifest, frozenset(), SOURCES),)
     m.say(TaskRunning, NEW, 1, 155)

@@ -150,7 +150,7 @@ def test_a_task_that_does_not_run_has_failed(
     assert act.CancelTasks(3, (A,)) in actions
     assert cause in str(master.status().last_failure)
     assert (master.status().status, master.status().restarts) == (JobStatus.RUNNING, 1)
-    assert act.LoadForRegion(4, 0) in master.on_tasks_stopped(3, (A,), 1060)
+    assert act.LoadForRegion(4, 0, 4) in master.on_tasks_stopped(3, (A,), 1060)
 
 
 @pytest.mark.parametrize("own", [True, False])

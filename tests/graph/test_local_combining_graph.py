@@ -15,7 +15,9 @@ from strom import (
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
     count,
+    count_distinct,
     first,
+    stddev,
 )
 from strom.core.config import JobConfig
 from strom.core.keys import ColumnKey, ExpressionKey
@@ -110,6 +112,16 @@ def test_settings_of_the_operator_before_are_taken_over() -> None:
     stream = graph(env, windows.slot_sharing_group("two"))
     (local,) = [node for node in stream.nodes if node.name == NAME]
     assert (local.parallelism, local.slot_sharing_group) == (3, "one")
+
+
+@pytest.mark.parametrize("senders", [1, 2])
+def test_it_is_there_whatever_the_number_of_senders(senders: int) -> None:
+    """Or what is in flight behind it could not be restored at another parallelism."""
+    env = environment()
+    before = env.from_collection(ROWS).select("k", "v").set_parallelism(senders).key_by("k")
+    windows = before.window(WINDOW).aggregate(n=stddev("v"))
+    running = before.aggregate(n=count_distinct("v"), s=stddev("v"))
+    assert len(names(graph(env, windows, running))) == 2
 
 
 def test_running_aggregates_are_combined_by_batch() -> None:

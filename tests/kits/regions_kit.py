@@ -75,9 +75,10 @@ class Parts:
     def restart(self, tasks: Any, old: int, new: int, now: int, latest: Latest = NONE) -> Any:
         """From where the tasks have stopped to where they are deployed: that."""
         found = self.master.on_tasks_stopped(old, tasks, now)
-        if act.LoadForRegion(new, 0) not in found:
+        newest = 0 if latest.manifest is None else latest.manifest.checkpoint_id
+        if not any(isinstance(action, act.LoadForRegion) for action in found):
             found = self.master.on_tick(now + 50)
-        assert act.LoadForRegion(new, 0) in found
+        assert act.LoadForRegion(new, 0, newest) in found
         (asked,) = self.master.on_region_loaded(new, latest, now + 50)[:1]
         assert isinstance(asked, act.RestartReaders)
         self.master.validate()

@@ -313,13 +313,6 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
             NOT_COMBINED + "first cannot be told from partial aggregates",
         ],
     ),
-    "running aggregates behind one sender": (
-        lambda env: records(env).set_parallelism(1).key_by("k").aggregate(**ONE),
-        [
-            "kernel: running aggregates",
-            NOT_COMBINED + "a single sender would do the work in place of its receivers",
-        ],
-    ),
     "a union": (
         lambda env: windows(records(env).union(records(env)).key_by("k"), lateness=5).aggregate(
             **ONE
