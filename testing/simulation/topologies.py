@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import polars as pl
-
 from ...api.aggregates import count, count_distinct, max_, sum_
 from ...api.streams.data_stream import DataStream
 from ...api.windows.session_windows import EventTimeSessionWindows
@@ -182,6 +180,8 @@ def expect_two_stages(data: Data) -> Expected:
 def totals(read: Reading, data: Data) -> Streams:
     """Running aggregates, which senders combine ahead of the exchange: what they have sent of a key
     is known to them alone. Two keys, of which all lanes have records."""
+    import polars as pl
+
     halves = read.columns(data.first, "a").select(pl.col("v"), p=pl.col("k") % 2)
     rows = halves.key_by("p").aggregate(n=count(), values=count_distinct("v"), total=sum_("v"))
     return {"out": rows.key_by("p").process(Latest())}
