@@ -297,7 +297,9 @@ def _failover(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=commands.failover)
     command.add_argument("--rate", type=int, default=20_000, help="records a second")
     command.add_argument("--kills", type=int, default=5, help="of each kind")
-    command.add_argument("--only", choices=("coordinator", "node", "gcs"), help="what is killed")
+    command.add_argument(
+        "--only", choices=("task", "coordinator", "node", "gcs"), help="what is killed"
+    )
     command.add_argument("--parallelism", type=int, default=2)
     command.add_argument("--json", action="store_true", help="JSON lines instead of text")
 

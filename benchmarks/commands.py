@@ -434,10 +434,15 @@ def recording(options: Namespace) -> Iterator[Line]:
 
 def failover(options: Namespace) -> Iterator[Line]:
     """What the death of processes costs a job that runs: a line for each kind."""
-    from .failover import measure_coordinator, measure_gcs, measure_node
+    from .failover import measure_coordinator, measure_gcs, measure_node, measure_task
 
     o = options
-    kinds = {"coordinator": measure_coordinator, "node": measure_node, "gcs": measure_gcs}
+    kinds = {
+        "task": measure_task,
+        "coordinator": measure_coordinator,
+        "node": measure_node,
+        "gcs": measure_gcs,
+    }
     for kind, line in kinds.items():
         if o.only in (None, kind):
             yield line(o.rate, o.kills, o.parallelism)

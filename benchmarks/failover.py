@@ -2,6 +2,9 @@
 
     paced numbers -> by key -> what notes when which came -> files
 
+`task`: of a job with much state (`stateful`), the process of a task that has half of it is killed.
+`output_s`, from each kill: the longest time without a record, processes started and state restored.
+
 `coordinator`: its process is killed with SIGKILL, `kills` times, each once the one before is made
 up for. `silence_ms` is the longest time without a record between the kills, beside the longest
 before the first (`usual_gap_ms`); `control_s` from a kill until the job answers again. In the end
@@ -36,6 +39,7 @@ from strom.core.errors import StromError
 from .awaited import START_S, await_known_dead, await_running, awaited
 from .measure import Setting, environment
 from .regions import NUMBERS, Notes, Noting, numbers, read_numbers
+from .stateful import stateful_job
 
 PAUSE_S = 2.0
 """From when the job answers again to the next kill."""
@@ -43,6 +47,9 @@ PAUSE_S = 2.0
 NODE_S = 45.0
 """What the death of a node may take, for there to be records until the end."""
 
+
+STATE_MB = 100
+"""Of the job whose tasks are killed."""
 
 GCS_S = 15.0
 """What the death of Ray's control service may take, the same."""
@@ -86,6 +93,36 @@ def measure_coordinator(rate: int, kills: int, parallelism: int) -> dict[str, An
         "attempts": 1 + max(task["attempt"] for task in view["tasks"]),
         "lost": count - len(set(found)),
         "doubled": len(found) - len(set(found)),
+    }
+
+
+def measure_task(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
+    """One line."""
+    output = []
+    with stateful_job("failover", STATE_MB, rate, parallelism) as job:
+        for _ in range(kills):
+            await_running(job.client)
+            time.sleep(PAUSE_S)
+            before = _completed(job.client)
+            _await_checkpoint(job.client, before)
+            killed = time.time()
+            os.kill(job.client.view()["tasks"][-1]["pid"], signal.SIGKILL)
+            time.sleep(PAUSE_S)
+            await_running(job.client)
+            time.sleep(PAUSE_S)
+            output.append(job.silence_ms(killed, time.time()) / 1000)
+        view = job.client.view()
+    return {
+        "name": "failover",
+        "killed": "task",
+        "host": "ray",
+        "rate": rate,
+        "parallelism": parallelism,
+        "kills": kills,
+        "state_mb": STATE_MB,
+        "checkpoint_bytes": job.checkpoint_bytes,
+        "output_s": [round(seconds, 2) for seconds in output],
+        "restarts": view["restarts"],
     }
 
 
@@ -189,6 +226,11 @@ def measure_gcs(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
         "lost": count - len(set(found)),
         "doubled": len(found) - len(set(found)),
     }
+
+
+def _await_checkpoint(client: Any, before: int) -> None:
+    """One more than so many."""
+    awaited(lambda: _completed(client) > before, "no checkpoint completes", 0.05)
 
 
 def _completed(client: Any) -> int:
