@@ -208,11 +208,10 @@ def _figures(root: Path, nodes: LocalNodes, tasks: int) -> Figures:
     """Of tasks, the processes beside those that the job has: how many it has is asked of it."""
     found = figures_of(own_processes())
     found["task_spare_processes"] = max(0.0, found.pop("task_processes", 0.0) - tasks)
-    return (
-        found
-        | folder_figures("checkpoint", [root / "checkpoints"])
-        | folder_figures("temporary", nodes.temporary_folders)
-    )
+    checkpoints = folder_figures("checkpoint", [root / "checkpoints"])
+    # There are as many as the tasks that wrote them, of which rescales change the number.
+    checkpoints["checkpoint_files_each"] = checkpoints.pop("checkpoint_files") / max(1, tasks)
+    return found | checkpoints | folder_figures("temporary", nodes.temporary_folders)
 
 
 def _left(root: Path, nodes: LocalNodes) -> dict[str, list[str]]:

@@ -42,6 +42,7 @@ BOUNDS: Final = MappingProxyType(
         "handles": (0.15, 8.0),
         "threads": (0.15, 6.0),
         "files": (0.25, 16.0),
+        "files_each": (0.25, 3.0),
         "mb": (0.25, 8.0),
     }
 )

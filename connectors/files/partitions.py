@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from ...core.arrays import numpy_of
 from ...core.errors import TypeMismatchError
+from ...core.taking import take_rows
 
 _SPECIAL = re.compile(r"[%/=\x00-\x1f]")
 
@@ -71,7 +72,7 @@ def split_by(data: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[str, 
         first = int(firsts[group])
         values = [(name, data.column(name)[first].as_py()) for name in names]
         folder = "".join(f"{_name(name)}={_text(value)}/" for name, value in values)
-        yield folder, rest.take(pa.array(np.flatnonzero(inverse == group)))
+        yield folder, take_rows(rest, pa.array(np.flatnonzero(inverse == group)))
 
 
 def _name(name: str) -> str:

@@ -123,13 +123,15 @@ def test_processing_time_windows_every_way() -> None:
     assert_equivalent(build, list(query.expected(EVENTS)), WAYS)
 
 
-def test_files_every_way() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_files_every_way(whole: bool) -> None:
     query = NEXMARK["q10"]
     assert query.sink is not None
     assert query.read is not None
 
     def build(env: Any, folder: Path) -> None:
-        query.build(env, EVENTS).sink_to(query.sink(str(folder)))
+        with streams.whole_stream(whole):
+            query.build(env, EVENTS).sink_to(query.sink(str(folder)))
 
     def read(folder: Path) -> list[Any]:
         return list(query.read(str(folder)))

@@ -130,3 +130,18 @@ def test_partition_folders_may_be_links(run: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "far" / "x.parquet")
     os.symlink(tmp_path / "far", tmp_path / "t" / "day=3")
     assert run(FileSource(tmp_path / "t")).finish().rows() == [(1, 3)]
+
+
+def test_rows_of_views_are_split_too() -> None:
+    """Arrow itself cannot take them, alone or within other values."""
+    texts = pa.array(["a text that is longer than twelve bytes", None, "short"], pa.string_view())
+    within = pa.StructArray.from_arrays([texts], names=["t"])
+    data = pa.record_batch({"p": ["x", "y", "x"], "text": texts, "within": within})
+    found = {folder: part.to_pydict() for folder, part in split_by(data, ["p"])}
+    assert found == {
+        "p=x/": {
+            "text": [texts[0].as_py(), "short"],
+            "within": [{"t": texts[0].as_py()}, {"t": "short"}],
+        },
+        "p=y/": {"text": [None], "within": [{"t": None}]},
+    }
