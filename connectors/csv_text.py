@@ -151,11 +151,15 @@ def _big(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid(f"no {kind}: {error}") from error
 
 
+_IN_ONE_PIECE = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+
+
 def lines(data: pa.RecordBatch, dialect: CsvDialect, who: str) -> pa.Array:
     """Of each record its line, with what ends it. TypeMismatchError, naming `who` writes, for what
     the dialect has no form for."""
     if any(_is_big(kind) for kind in data.schema.types):
         data = as_stored(data)
+    data = without_views(data)
     fields = [
         _texts(name, column, dialect, who)
         for name, column in zip(data.schema.names, data.columns, strict=True)
@@ -165,6 +169,17 @@ def lines(data: pa.RecordBatch, dialect: CsvDialect, who: str) -> pa.Array:
         return joined
     end = pa.scalar(dialect.line_delimiter, pa.large_string())
     return pc.binary_join_element_wise(joined, end, pa.scalar("", pa.large_string()))
+
+
+def without_views(data: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns with texts and bytes in one piece instead of views, of which Arrow writes no CSV;
+    as it is, if there are none."""
+    kinds = [_IN_ONE_PIECE.get(kind, kind) for kind in data.schema.types]
+    if kinds == data.schema.types:
+        return data
+    pairs = zip(data.columns, kinds, strict=True)
+    columns = [column if column.type == kind else column.cast(kind) for column, kind in pairs]
+    return pa.RecordBatch.from_arrays(columns, names=data.schema.names)
 
 
 def header(names: list[str], dialect: CsvDialect, who: str) -> str:

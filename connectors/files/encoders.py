@@ -14,7 +14,7 @@ from ...core.errors import TypeMismatchError
 from ...core.frames import frame_of
 from ...core.union_type import spread_unions, told_unions
 from ...core.value_types import Pickled, as_stored, empty_batch, holds
-from ..csv_text import header, lines
+from ..csv_text import header, lines, without_views
 from ..json_types import for_json
 from .csv_schema import CsvSchema
 
@@ -91,13 +91,16 @@ class CsvEncoder(FileEncoder):
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, compression: str) -> None:
         super().__init__(file, schema, compression)
-        self._writer = pacsv.CSVWriter(file, _as_text(empty_batch(schema), "CSV").schema)
+        self._writer = pacsv.CSVWriter(file, self._written(empty_batch(schema)).schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(_as_text(batch, "CSV"))
+        self._writer.write_batch(self._written(batch))
 
     def finish(self) -> None:
         self._writer.close()
+
+    def _written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return without_views(_as_text(batch, "CSV"))
 
 
 class DescribedCsvEncoder(FileEncoder):

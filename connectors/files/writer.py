@@ -183,7 +183,8 @@ class FileSinkWriter(SinkWriter):
         columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
         if self._config.format == "csv":
             header = pa.BufferOutputStream()
-            pacsv.CSVWriter(header, schema).close()
+            texts = pa.schema([(name, pa.string()) for name in schema.names])
+            pacsv.CSVWriter(header, texts).close()
             return columns, len(header.getvalue())
         return (PARQUET if self._config.format == "parquet" else "") + columns, 0
 

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from strom.connectors.files import FileSink, FileSource
+from strom import StreamExecutionEnvironment
+from strom.connectors.files import FileCompactStrategy, FileSink, FileSource
 from strom.connectors.files.partitions import split_by
 from strom.connectors.files.paths import find_files, list_files
 from strom.core.errors import ConfigurationError, ConnectorError, TypeMismatchError
@@ -145,3 +146,21 @@ def test_rows_of_views_are_split_too() -> None:
         },
         "p=y/": {"text": [None], "within": [{"t": None}]},
     }
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("by", [[], ["p"], ["s"]])
+def test_views_are_written_as_text(tmp_path: Path, form: Any, by: list[str]) -> None:
+    """Arrow writes no CSV of them; and files are merged, for which its header is written again."""
+    views = pa.array(["a text that is longer than twelve bytes", "", "x"], pa.string_view())
+    data = pa.table({"p": ["x", "y", "x"], "s": views, "n": [1, 2, 3]})
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    compact = FileCompactStrategy.builder().set_size_threshold(1 << 20).build()
+    sink = FileSink(str(tmp_path), form, partition_by=by, compact=compact)
+    env.from_collection(data).sink_to(sink)
+    env.execute("views")
+    files = [path for path in tmp_path.rglob(f"*.{form}") if path.is_file()]
+    found = [FileSource(str(path), form).schema.names for path in files]
+    assert found == [[name for name in data.schema.names if name not in by]] * len(files)
+    text = b"".join(path.read_bytes() for path in files)
+    assert by == ["s"] or form == "parquet" or b"a text that is longer than twelve bytes" in text
