@@ -105,11 +105,12 @@ def measure_task(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
             time.sleep(PAUSE_S)
             before = _completed(job.client)
             _await_checkpoint(job.client, before)
+            view = job.client.view()
             killed = time.time()
-            os.kill(job.client.view()["tasks"][-1]["pid"], signal.SIGKILL)
-            time.sleep(PAUSE_S)
+            os.kill(view["tasks"][-1]["pid"], signal.SIGKILL)
+            _await_restart(job.client, view["restarts"])
             await_running(job.client)
-            time.sleep(PAUSE_S)
+            time.sleep(PAUSE_S)  # records of all its tasks, behind the silence
             output.append(job.silence_ms(killed, time.time()) / 1000)
         view = job.client.view()
     return {
@@ -226,6 +227,11 @@ def measure_gcs(rate: int, kills: int, parallelism: int) -> dict[str, Any]:
         "lost": count - len(set(found)),
         "doubled": len(found) - len(set(found)),
     }
+
+
+def _await_restart(client: Any, before: int) -> None:
+    """One more than so many."""
+    awaited(lambda: client.view()["restarts"] > before, "the job does not restart", 0.05)
 
 
 def _await_checkpoint(client: Any, before: int) -> None:

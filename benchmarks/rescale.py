@@ -1,12 +1,11 @@
 """How long no records come out while a job that runs gets another parallelism.
 
 Once all keys of the job (`stateful`) have their values and a checkpoint has them, it is rescaled to
-each of `steps` in
-turn, as the same job (`client.rescale`). Of each: `silence_ms`, the longest time without a note
-from when it was asked for until a second behind its end, beside the longest of the second before
-that (`usual_gap_ms`); `told_ms`, what the job itself says, between the word to its tasks to stop
-and the last of the new ones that runs; `took_s`, all of it, with slots, processes and the
-checkpoint, while the former tasks still work.
+each of `steps` in turn, as the same job (`client.rescale`). Of each: `silence_ms`, the longest time
+without a note from when it was asked for until a second behind its end, beside the longest of the
+second before that (`usual_gap_ms`); `told_ms`, what the job itself says, between the word to its
+tasks to stop and the last of the new ones that runs; `took_s`, all of it, with slots, processes and
+the checkpoint, while the former tasks still work.
 """
 
 from __future__ import annotations

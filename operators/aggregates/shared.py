@@ -87,7 +87,7 @@ class SharedAccumulator(Accumulator):
         """And taken back once."""
 
     def merge(self, target: SlotTable, slots: Slots, source: Source) -> None:
-        raise AssertionError("running groups are never merged")
+        raise AssertionError("values that are shared are merged once, by who folds them")
 
     def result(self, table: SlotTable, at: Slots | None = None) -> pa.Array:
         assert self.views.values is not None
