@@ -7,10 +7,10 @@ to be shipped.
 PyFlink's rows can be changed: `row["a"] = 1`. A list would allow that, but reading its fields by
 name takes twice as long as a tuple's, and that is what programs do most. So rows are tuples, and
 the few that are changed are written in place (`_store`). What an interpreter may do because tuples
-do not change, CPython 3.11 and 3.12, the only ones that strom is installed for, do to plain tuples
+do not change, CPython 3.11 to 3.14, the only ones that strom is installed for, do to plain tuples
 alone, and a row is none (tests/core/test_row_changes.py):
 
-    hash            computed anew each time; 3.14 would keep it
+    hash            computed anew each time; 3.14 keeps it, and what is written makes it forget
     collector       stops tracking tuples of numbers, which could be in no cycle; rows stay tracked
     sharing         `tuple(t)`, `t[:]`, `t + ()`, `f(*t)` may be `t` itself; of rows they are copies
     reuse           free lists, and the one tuple that `zip` gives again and again, hold no rows
@@ -24,6 +24,7 @@ What holds a row as a key or as a value that cannot change copies it: `core.keys
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections import _tuplegetter  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -271,6 +272,9 @@ def _plain(value: Any) -> Any:
 _ITEMS = tuple.__basicsize__
 """Where the values of a tuple begin, in bytes from its address."""
 
+_HASH = _ITEMS - ctypes.sizeof(ctypes.c_ssize_t) if sys.version_info >= (3, 14) else None
+"""Where a tuple keeps its hash, -1 for not yet computed."""
+
 _WRITING = threading.Lock()
 """Of two writers of one place each must see what the other has put there."""
 
@@ -287,4 +291,6 @@ def _store(row: Row, place: int, value: Any) -> None:
     _take(value)
     with _WRITING:
         old, slot.value = slot.value, id(value)
+        if _HASH is not None:
+            ctypes.c_ssize_t.from_address(id(row) + _HASH).value = -1
     _release(old)

@@ -19,7 +19,7 @@ from .operations import Refused
 from .outside import Outside
 from .program import Block, Column, returns
 
-VERSIONS = ((3, 11), (3, 12))
+VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 
 NOT_UNDERSTOOD = "is not understood"
 """Of what these modules do not expect."""

@@ -12,7 +12,7 @@ from strom.diagnosis.probing import ProbeError, ask
 from strom.diagnosis.versions import installed, wanted, wanted_by
 
 WANTED = wanted_by(
-    ">=3.11,<3.13",
+    ">=3.11,<3.15",
     [
         "ray[default]<3,>=2.50",
         "pyarrow>=21",
@@ -44,7 +44,7 @@ def answering(answer: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("version", "status"),
-    [("3.11.9", OK), ("3.12.0rc1", OK), ("3.10.1", PROBLEM), ("3.13.0", PROBLEM)],
+    [("3.11.9", OK), ("3.12.0rc1", OK), ("3.10.1", PROBLEM), ("3.14.2", OK), ("3.15.0", PROBLEM)],
 )
 def test_python(version: str, status: str) -> None:
     found = software.python(WANTED, version)
