@@ -89,10 +89,10 @@ TABLE: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         ],
     ),
     "map that calls": (
-        lambda env: records(env).map(lambda row: print(row.k)),
+        lambda env: records(env).map(lambda row: sorted(row.k)),
         [
             "rows: a Python function of each record",
-            "not faster: the function is not compiled to columns: it calls print; select() or "
+            "not faster: the function is not compiled to columns: it calls sorted; select() or "
             "with_columns() with expressions, or map_batches(), run on columns",
         ],
     ),
