@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from strom import ConfigurationError
-from strom.benchmarks import cli, commands
+from strom.benchmarks import cli
+from strom.benchmarks.commands import parts
 from strom.benchmarks.connectors import kafka_count, peers, suite
 from strom.benchmarks.connectors.lines import WrongResult, at_least, at_most, expect, rates
 from strom.benchmarks.connectors.topics import KEYS, keys, objects, values
@@ -48,7 +49,7 @@ def test_lines_are_judged() -> None:
 
 
 def test_every_name_has_its_measurement() -> None:
-    assert tuple(suite.MEASUREMENTS) == commands.CONNECTORS
+    assert tuple(suite.MEASUREMENTS) == parts.CONNECTORS
 
 
 def run(*arguments: str) -> Iterator[dict[str, Any]]:
