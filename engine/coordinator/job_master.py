@@ -181,7 +181,9 @@ class JobMaster(ShownMaster):
         self._life.record(f"snapshot {checkpoint_id} of the sources")
         if attempt != self._numbers.began or self._job.running is None:
             return self._answer()
-        return self._answer(self._job.on_sources_snapshot(checkpoint_id, states, now_ms))
+        return self._answer(
+            self._job.rescale_steps.on_sources_snapshot(checkpoint_id, states, now_ms)
+        )
 
     def on_source_failed(
         self, attempt: Attempt, cause: str, now_ms: int, recoverable: bool = True
@@ -224,7 +226,7 @@ class JobMaster(ShownMaster):
         if restart is None and attempt != self._numbers.began:
             return self._answer()
         region = None if restart is None else restart.region
-        return self._answer(self._job.shrink(smaller, why, now_ms, region))
+        return self._answer(self._job.rescale_steps.shrink(smaller, why, now_ms, region))
 
     def on_tasks_stopped(self, attempt: Attempt, tasks: tuple[TaskId, ...], now_ms: int) -> Actions:
         """The answer to CancelTasks."""
@@ -354,17 +356,17 @@ class JobMaster(ShownMaster):
         """Go on as `graph`, which differs from that of now in parallelisms and deals only. An
         AnswerRescale for it comes now or later, exactly one. `balance`: as of `RescaleFigures`."""
         self._life.record(f"rescale {request} for {asker.value}")
-        return self._answer(self._job.rescale(request, graph, asker, balance, now_ms))
+        return self._answer(self._job.rescale_steps.rescale(request, graph, asker, balance, now_ms))
 
     def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
         """The answer to MakeRoom; `why`: there is none."""
         self._life.record(f"room for {request}")
-        return self._answer(self._job.on_room(request, why, now_ms))
+        return self._answer(self._job.rescale_steps.on_room(request, why, now_ms))
 
     def on_graph_kept(self, now_ms: int) -> Actions:
         """The answer to KeepGraph."""
         self._life.record("graph kept")
-        return self._answer(self._job.on_graph_kept(now_ms))
+        return self._answer(self._job.rescale_steps.on_graph_kept(now_ms))
 
     def on_cancel(self, now_ms: int) -> Actions:
         """Stop the job. Idempotent, and without effect on a job that is over."""

@@ -34,7 +34,7 @@ class ShownMaster:
 
     def why_no_rescale(self, asker: Asker) -> str | None:
         """Why `on_rescale` would be refused now; None: it would not."""
-        return self._job.why_no_rescale(asker)
+        return self._job.rescale_steps.why_no_rescale(asker)
 
     @property
     def graph(self) -> ExecutionGraph:
@@ -98,7 +98,7 @@ class ShownMaster:
             history=self._history.picture,
             rescales=self._job.rescales.done,
             last_rescale=self._job.rescales.last,
-            shortage=self._job.shortage,
+            shortage=self._job.rescale_steps.shortage,
         )
 
     @property

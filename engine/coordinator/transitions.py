@@ -1,25 +1,22 @@
 """What becomes of a job: the steps from one attempt to the next, and to the end (`lifecycle`).
 
-A part of the job master, which says what is heard when; here stands what follows.
+A part of the job master, which says what is heard when; here stands what follows, and in
+`rescale_steps` what a rescale makes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ...checkpoint import coordinator_types as protocol
 from ...checkpoint.coordinator import CheckpointCoordinator
 from ...checkpoint.storage import Latest
-from ...core.checkpointing_mode import CheckpointingMode
-from ...core.ids import CheckpointId, OperatorId
 from ...core.job_status import JobStatus
-from ...state.key_group_deals import Balance
 from ..accounts import TaskAccount
 from ..graph.model import ExecutionGraph
 from .actions import (
     Actions,
-    AnswerRescale,
     CancelAll,
     CloseSources,
     DeployAll,
@@ -30,18 +27,17 @@ from .actions import (
     TakeOverSources,
     Warn,
 )
-from .askers import Asker
 from .attempt_numbers import AttemptNumbers
 from .checkpointing import CheckpointTranslator
 from .failover import Failover, RestartRegion
 from .failures import Failure, Failures
 from .history import JobHistory
 from .lifecycle import Lifecycle, Step
-from .plan import JobPlan, make_plan
+from .plan import JobPlan
 from .regions import Region
-from .rescaled_part import Part, staying_part_of
-from .rescales import Rescales, Stage, exceeds, shortage_of, why_no_rescale
-from .running_attempt import NOTHING, Outcome, RunningAttempt
+from .rescale_steps import RescaleSteps
+from .rescales import Rescales
+from .running_attempt import Outcome, RunningAttempt
 from .starting_point import Start, StartingPoint
 from .takeover import TakeOver, begun, take_over
 from .task_figures import TaskFigures
@@ -64,6 +60,7 @@ class Transitions:
         `rescales`: of the job."""
         self.plan, self.graph = plan, graph
         self.rescales = rescales
+        self.rescale_steps = RescaleSteps(self, rescales)
         self.life = Lifecycle(plan.job_name)
         self.starting_point = starting_point
         self.checkpoints = CheckpointCoordinator(
@@ -119,193 +116,11 @@ class Transitions:
             return (*outcome.actions, *self._go_back(outcome.go_back, now_ms))
         if progress.all_finished:
             return (*outcome.actions, *self.end(JobStatus.FINISHED, now_ms))
-        return (*outcome.actions, *self._rescale_on(now_ms))
+        return (*outcome.actions, *self.rescale_steps.on_event(now_ms))
 
     def load(self) -> Actions:
         self.life.go(Step.LOADING)
         return (LoadLatest(self.starting_point.floor, self.takes_over),)
-
-    # --- at another parallelism --------------------------------------------------------------
-
-    def rescale(
-        self,
-        request: int,
-        graph: ExecutionGraph,
-        asker: Asker,
-        balance: Mapping[str, Balance],
-        now_ms: int,
-    ) -> Actions:
-        """The job is to be this."""
-        way = () if asker.yields else self.rescales.give_way("another rescale")
-        why = self.why_no_rescale(asker)
-        if not asker.decides and exceeds(graph.job, self.rescales.wanted.job):
-            why = why or "it is to have fewer subtasks by now"
-        if not asker.decides and exceeds(self.graph.job, graph.job):
-            why = why or "it has more subtasks by now"
-        if why is not None:
-            return (*way, AnswerRescale(request, error=f"not rescaled: {why}"))
-        return (*way, *self.rescales.begin(request, self.graph, graph, asker, balance, now_ms))
-
-    def why_no_rescale(self, asker: Asker) -> str | None:
-        return why_no_rescale(self.life, self.running, self.checkpoints, self.rescales, asker)
-
-    def shrink(
-        self, smaller: ExecutionGraph, why: str, now_ms: int, region: Region | None = None
-    ) -> Actions:
-        """Tasks were to be started, all or of a region, and there is room for this only: that is no
-        failure."""
-        if self.life.step not in (Step.DEPLOYING, Step.RUNNING):
-            return ()
-        if self.rescales.begins(None if region is None else region.tasks[0]):
-            return self.fail(Failure(f"the job could not be deployed: {why}"), now_ms, region)
-        told = self.rescales.shrink(self.graph, smaller, why)
-        self.failures.on_rescale(now_ms)
-        news = shortage_of(smaller.job, self.rescales.wanted.job, why) or why
-        return (Warn(news), *told, *self.stop(JobStatus.RESTARTING, now_ms))
-
-    def on_room(self, request: int, why: str | None, now_ms: int) -> Actions:
-        """There is room for it, or there is none."""
-        one = self.rescales.now
-        if one is None or one.request != request:
-            return ()
-        others = why_no_rescale(self.life, self.running, self.checkpoints, Rescales(self.graph))
-        if not self.rescales.on_room(request, why or others):
-            return self.rescales.drop(why or others or "there is no room for it")
-        return self.carry_out(self.checkpoints.trigger(now_ms, "rescale"), now_ms)
-
-    @property
-    def shortage(self) -> str | None:
-        """Why the job has fewer subtasks than it is to have; None: it has not."""
-        return shortage_of(self.graph.job, self.rescales.wanted.job, self.rescales.shortage)
-
-    def _rescale_on(self, now_ms: int) -> Actions:
-        """What the last event means for a rescale whose checkpoint is on, or of a part."""
-        assert self.running is not None
-        if self.rescales.part is not None:
-            return self._part_on(self.rescales.part, self.running, now_ms)
-        why = self.rescales.on_checkpoints(self.checkpoints, self.running, now_ms)
-        if why is not None:
-            return self.rescales.drop(why)
-        if not self.rescales.stops:
-            return ()
-        part = self.rescales.held()
-        if part is None or not self._may_stay:
-            splits = self.failover.parts_restart(self.running, self.life.step)
-            part = self.rescales.separable() if splits else None
-        if part is None:
-            self.failures.on_rescale(now_ms)
-            return self.stop(JobStatus.RESTARTING, now_ms)
-        kept = self.rescales.keep_part(part)
-        held = self.running.hold(part.stops, now_ms, part.stays)
-        return (*kept, *self.after(held, now_ms))
-
-    def on_sources_snapshot(
-        self, n: CheckpointId, states: Mapping[OperatorId, bytes], now_ms: int
-    ) -> Actions:
-        """The enumerators' part of a checkpoint is taken: the tasks take theirs."""
-        assert self.running is not None
-        one, part = self.rescales.now, None
-        if one is not None and one.stage is Stage.CHECKPOINTING and n == self.checkpoints.asked:
-            part = staying_part_of(one.former, one.graph)
-        if part is None or not self._may_stay:
-            return self.after(self.running.on_sources_snapshot(n, states), now_ms)
-        self.rescales.hold(part, n, now_ms)
-        held = self.running.on_sources_snapshot(n, states, part.former)
-        return self.after(held, now_ms)
-
-    @property
-    def _may_stay(self) -> bool:
-        """Whether some of what a rescale concerns can stand still behind its checkpoint, and go on
-        then."""
-        mode, running = self.plan.config.checkpoint.mode, self.running
-        return (
-            mode is CheckpointingMode.EXACTLY_ONCE
-            and running is not None
-            and self.life.step is Step.RUNNING
-            and not self.checkpoints.ending
-        )
-
-    def _part_on(self, part: Part, running: RunningAttempt, now_ms: int) -> Actions:
-        """It may have stopped, or come up."""
-        first = part.stops[0]
-        if running.restarts.of(first) is None:
-            return self.rescales.on_running(now_ms)
-        if not (self.rescales.kept and running.may_adopt(first)):
-            return ()
-        self._adopt(self.rescales.adopt(), part)
-        return self.after(running.adopt(self.plan, part, now_ms), now_ms)
-
-    def on_graph_kept(self, now_ms: int) -> Actions:
-        """It is written down: the job has another graph, or a part of it stops for that."""
-        if not self.rescales.on_kept():
-            return ()
-        if self.life.step is Step.KEEPING:
-            graph, told = self.rescales.take()
-            self._adopt(graph)
-            return (*told, *self.load())
-        if self.running is None:
-            return ()
-        first = self.rescales.stop(now_ms)
-        return self.after(NOTHING if first is None else self.running.move(first, now_ms), now_ms)
-
-    def _adopt(self, graph: ExecutionGraph, part: Part | None = None) -> None:
-        """The job has it from now on. None of its tasks runs, or none of the part."""
-        self.graph = graph
-        self.plan = plan = make_plan(self.plan.job_id, graph)
-        for one in (self.starting_point, self.translator, self.failover):
-            one.adopt(plan)
-        begin = set(plan.tasks if part is None else part.starts.tasks)
-        going = [task for task in plan.tasks if task not in begin]
-        self.checkpoints.adopt(plan.tasks, plan.labels)
-        self.history.adopt(plan.tasks, going)
-        self.figures.adopt(plan.tasks, going)
-        if part is None:
-            self.numbers.forget()
-        else:
-            self.numbers.keep(plan.labels.keys())
-
-    def _turn_back(self, failure: Failure, region: Region | None, now_ms: int) -> Actions | None:
-        """What becomes of a rescale for whose sake tasks come up, if they do not for this."""
-        part, one = self.rescales.part, self.rescales.now
-        failed = failure.task if region is None else region.tasks[0]
-        why = f"the job goes back to its former parallelism: {failure.cause}"
-        if part is None or failed is None:
-            if not self.rescales.returns(self.life.step, failure.cause):
-                return None
-            self.failures.on_rescale(now_ms)
-            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
-        if one is None or not part.concerns(failed):
-            return None
-        assert self.running is not None
-        if one.stage is Stage.STARTING and self._is_part(part):
-            kept = self.rescales.turn_back(failure.cause)
-            stopped = self.running.stop(part.then.tasks, now_ms)
-            return (Warn(why), *kept, *self.after(stopped, now_ms))
-        if one.stage is Stage.STARTING:
-            self.rescales.returns(self.life.step, failure.cause)
-            self.failures.on_rescale(now_ms)
-            return (Warn(why), *self.stop(JobStatus.RESTARTING, now_ms))
-        if failed in part.stays and failure.recoverable:
-            return self._stay_no_more(part, failure.cause, now_ms)
-        return None
-
-    def _is_part(self, part: Part) -> bool:
-        """Whether all that it concerns can begin again while others go on."""
-        return self.failover.by_regions and len(part.then.tasks) < len(self.graph.tasks)
-
-    def _stay_no_more(self, part: Part, cause: str, now_ms: int) -> Actions:
-        """A task that stays failed, and the job has its former graph: from the checkpoint, which is
-        complete, all that is concerned begins again with the other one."""
-        assert self.running is not None
-        news = Warn(
-            f"all tasks that the rescale concerns begin again, as one of them failed: {cause}"
-        )
-        former = len(part.former) < len(self.graph.tasks)
-        if not (self.failover.by_regions and former):
-            self.failures.on_rescale(now_ms)
-            return (news, *self.stop(JobStatus.RESTARTING, now_ms))
-        self.rescales.stay_no_more()
-        return (news, *self.after(self.running.stay_no_more(part, now_ms), now_ms))
 
     # --- tasks that run already --------------------------------------------------------------
 
@@ -320,7 +135,7 @@ class Transitions:
         latest, self._found = self._found, None
         assert latest is not None, "nobody was looked for"
         left = take_over(self.plan, accounts, latest.manifest, latest.highest_id)
-        if left is not None and left.others and not self._goes_on_in_part:
+        if left is not None and left.others and not self.rescale_steps.goes_on_in_part:
             left = None
         if left is None and not accounts:
             return self.begin(latest, now_ms)
@@ -360,32 +175,9 @@ class Transitions:
         self.life.go(Step.RUNNING)
         self.failures.on_stable(now_ms)
         going = self.after(self.running.take_over(left, now_ms), now_ms)
-        came, failures = self._come_up(left, self.running, now_ms)
+        came, failures = self.rescale_steps.come_up(left, self.running, now_ms)
         failed = [self.fail(failure, now_ms) for failure in failures]
         return tuple(action for part in (going, came, *failed) for action in part)
-
-    @property
-    def _goes_on_in_part(self) -> bool:
-        """Whether a rescale that another coordinator has begun may be one of a part."""
-        if self.rescales.now is None or not self.failover.by_regions:
-            return False
-        return self.rescales.separable() is not None
-
-    def _come_up(
-        self, left: TakeOver, running: RunningAttempt, now_ms: int
-    ) -> tuple[Actions, Sequence[Failure]]:
-        """A rescale is over if all that begins for it runs; else, if the others do, it goes on.
-        With that what has failed beside it."""
-        if self.rescales.now is None or self.life.step is not Step.RUNNING:
-            return (), left.failures
-        splits = self.failover.parts_restart(running, self.life.step)
-        part = self.rescales.resume() if splits else None
-        missing = part and (left.others or any(part.concerns(f.task) for f in left.failures))
-        if part is None or not missing:
-            return self.rescales.on_running(now_ms), left.failures
-        tasks = (*part.starts.tasks, *(t for t in left.others if not part.concerns(t)))
-        failures = [one for one in left.failures if not part.concerns(one.task)]
-        return self.after(running.stop(tasks, now_ms), now_ms), failures
 
     # --- from one attempt to the next --------------------------------------------------------
 
@@ -429,7 +221,7 @@ class Transitions:
         cause counts."""
         if self.life.step in (Step.STOPPING, Step.WAITING, Step.KEEPING, Step.ENDED):
             return ()
-        back = self._turn_back(failure, region, now_ms)
+        back = self.rescale_steps.turn_back(failure, region, now_ms)
         if back is not None:
             return back
         next_ = self.failover.on_failure(failure, region, self.running, self.life.step, now_ms)
