@@ -4,6 +4,7 @@ changed."""
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, NoReturn, cast
@@ -26,11 +27,20 @@ def _fields_of(kind: Any) -> Fields | None:
         names = getattr(kind, "_fields", None)
         if names is None or issubclass(kind, Row) or _own_hook(kind):
             return None
-        types = getattr(kind, "__annotations__", {})
+        types = _annotations(kind)
         return {name: _type_text(types.get(name, "Any")) for name in names}
     if not dataclasses.is_dataclass(kind) or _own_hook(kind):
         return None
     return {field.name: _type_text(field.type) for field in dataclasses.fields(kind)}
+
+
+def _annotations(kind: Any) -> dict[str, Any]:
+    """Since 3.14 they are looked up when asked for, and need not all be there."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        return dict(get_annotations(kind, format=Format.FORWARDREF))
+    return getattr(kind, "__annotations__", {})
 
 
 def _own_hook(kind: Any) -> bool:

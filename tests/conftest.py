@@ -154,6 +154,8 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
 def _still_alive(threads: set[threading.Thread]) -> list[str]:
     deadline = time.monotonic() + PATIENCE_S
     for thread in threads:
+        while thread.ident is None and time.monotonic() < deadline:
+            time.sleep(0.001)  # is being started
         if not thread.name.startswith(LINGERING):
             thread.join(max(0.0, deadline - time.monotonic()))
     alive = [t.name for t in threads if t.is_alive() and not t.name.startswith(LINGERING)]

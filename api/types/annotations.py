@@ -58,11 +58,11 @@ def record_fields(declared: Any) -> dict[str, Any] | None:
     if not isinstance(declared, type):
         return None
     if dataclasses.is_dataclass(declared):
-        names = [field.name for field in dataclasses.fields(declared)]
+        names: list[str] | None = [field.name for field in dataclasses.fields(declared)]
     elif issubclass(declared, tuple) and hasattr(declared, "_fields"):
         names = list(declared._fields)
     elif typing.is_typeddict(declared):
-        names = list(declared.__annotations__)
+        names = None  # as many as there are hints
     else:
         return None
     try:
@@ -72,6 +72,8 @@ def record_fields(declared: Any) -> dict[str, Any] | None:
             f"the annotations of {declared.__qualname__} cannot be resolved: {error}; define the "
             "types it uses at module level"
         ) from error
+    if names is None:
+        return hints
     missing = [name for name in names if name not in hints]
     if missing:
         raise ConfigurationError(

@@ -80,7 +80,8 @@ def _program() -> Iterator[types.ModuleType]:
 
 def define(program: types.ModuleType, *fields: Any) -> Any:
     """The program's class as it is from now on."""
-    program.Account = made = make_dataclass("Account", fields, namespace={"__module__": PROGRAM})
+    program.Account = made = make_dataclass("Account", fields)
+    made.__module__ = PROGRAM
     return made
 
 

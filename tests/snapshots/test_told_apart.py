@@ -79,7 +79,7 @@ def test_names_with_quotes_are_found_in_a_query(tmp_path: Path) -> None:
 
 def test_lists_are_no_keys() -> None:
     data = pa.table({"k": [[1, 2], [3]], "v": [1, 2]})
-    with pytest.raises(StateError, match=r"state 's': k: list<item: int64>: unhashable .*no keys"):
+    with pytest.raises(StateError, match=r"state 's': k: list<.*>: .*unhashable .*no keys"):
         strom.state.write().value("op", "s", data, key="k", value="v")
 
 
