@@ -133,7 +133,7 @@ class Courses:
 
     def sweep(self) -> Actions:
         """Nothing completes any more: what goes with the next completion."""
-        return (*self.retire(), *self._kept.sweep())
+        return (*self.retire(), *self._kept.sweep_early())
 
     def validate(self) -> None:
         """Assert the invariants."""

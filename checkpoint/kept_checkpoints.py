@@ -100,6 +100,13 @@ class KeptCheckpoints:
         self._aborted.clear()
         return found
 
+    def sweep_early(self) -> list[Discard]:
+        """All that never completed, behind which nothing completes any more: tasks may still be
+        writing files of what has just been given up, so that this goes once more at the end."""
+        found = [Discard(left) for left in self._leftovers]
+        self._leftovers = [c for c in self._leftovers if c in self._aborted]
+        return found
+
     def sweep_aborted(self) -> list[Discard]:
         """Only those that nobody can ever restore from: the job has ended, and somebody may want to
         look at the others."""

@@ -165,4 +165,14 @@ REGRESSIONS: Final[dict[str, str]] = {
         "seed=179409 job=regions variant=11 batch=2 interval=4 stop=2 crashes=3 window=150 "
         "failing=60 slow_tasks=20 slow_work=10 commits=300 figures=0 live=2 short=1"
     ),
+    "what a task writes after the sweep of one that takes over at the end": (
+        "seed=274673 job=totals variant=1 parallelism=2,2 batch=1 interval=4 retained=3 crashes=3 "
+        "coordinators=1 after=1 window=150 savepoints=1 sink=blind"
+    ),
+    "another coordinator that starts while the storage is away": (
+        "seed=277904 job=totals variant=7 parallelism=3,2 batch=2 interval=1 incremental=0 "
+        "retained=3 full_every=4 storage=objects backend=rocksdb ends=savepoint crashes=2 "
+        "coordinators=1 after=2 window=150 failing=60 slow_work=5 cut_offs=1 away=5 late=1 "
+        "partitions=2 figures=0 sink=staged"
+    ),
 }

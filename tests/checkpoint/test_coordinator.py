@@ -227,6 +227,16 @@ def test_at_the_end_of_the_job_what_a_coordinator_before_had_begun_goes() -> Non
     assert c.on_job_end(JobStatus.CANCELED) == (Discard(3), Discard(4))
 
 
+def test_what_tasks_write_behind_a_takeover_at_the_end_of_the_job_goes_with_its_end() -> None:
+    c = coordinator(retained=2)
+    c.on_left([3])
+    c.on_restored(2, [1, 2], 2)
+    assert c.sweep() == (Discard(3),)
+    assert c.on_job_end(JobStatus.FINISHED) == (Discard(3),)
+    assert c.on_job_end(JobStatus.FINISHED) == ()
+    c.validate()
+
+
 def test_at_the_end_of_the_job_what_never_completed_goes_and_what_is_damaged_stays() -> None:
     c = coordinator(retained=3)
     # 4 is damaged, 9 not this job's; nor is 3 that it starts from, and there was one here, too.
