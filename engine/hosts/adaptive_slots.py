@@ -88,18 +88,22 @@ class AdaptiveSlots(Slots):
         }
 
     def _greatest(self, nodes: Nodes, most: int) -> int | None:
-        least = min(self._job.config.adaptive.min_parallelism, most)
-        return greatest(lambda p: slots_at(self._planned, self._job, p), least, most, nodes)
+        return greatest(
+            lambda p: slots_at(self._planned, self._job, p), self._least(most), most, nodes
+        )
+
+    def _least(self, most: int) -> int:
+        return min(self._job.config.adaptive.min_parallelism, most)
 
     def _smaller(self, parallelism: int, wanted: list[Bundle]) -> LittleRoomError:
         smaller = limited(self._planned, self._job, parallelism)
         return LittleRoomError(smaller, self._lacking(wanted))
 
     def _too_little(self, wanted: list[Bundle]) -> ResourceError:
-        config = self._job.config.adaptive
+        least = self._least(widest(self._planned, self._job))
         return ResourceError(
             f"{self._lacking(wanted)}, which is too little for the least parallelism, "
-            f"{config.min_parallelism} (waited for {config.wait}): lower it "
+            f"{least} (waited for {self._job.config.adaptive.wait}): lower it "
             "(strom.adaptive.min-parallelism) or what slots take, or add nodes"
         )
 
