@@ -240,12 +240,30 @@ class SlotResources:
             check_number("CPUs of a slot", self.cpus, 0.0)
         check_count("memory of a slot", self.memory, 0)
         for name, amount in self.others.items():
+            _check_resource(name)
             check_number(f"amount of '{name}' of a slot", amount, 0.0)
 
     def bundle(self, cpus: float) -> dict[str, float]:
         """As Ray is asked for them; `cpus`: of a slot that says nothing."""
         asked = {"CPU": cpus if self.cpus is None else self.cpus, "memory": self.memory}
         return {name: amount for name, amount in {**asked, **self.others}.items() if amount}
+
+
+_RESERVED = {
+    "CPU": "say how many CPUs slots take (strom.slot.cpus, or set_cpu_cores of a group)",
+    "memory": "say how much memory slots take (strom.slot.memory, or that of a group)",
+    "object_store_memory": "Ray keeps it for itself; ask for memory",
+    "bundle": "Ray keeps it for itself",
+}
+
+
+def _check_resource(name: str) -> None:
+    """Ray ends nodes and coordinators that are asked for some of these, instead of an answer."""
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"a resource of a slot must have a name, is called {name!r}")
+    if name in _RESERVED or name.startswith(("node:", "bundle_group_")):
+        advice = _RESERVED.get(name, "Ray keeps it for itself")
+        raise ConfigurationError(f"'{name}' is no resource that slots can ask for: {advice}")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...core.config import SlotResources
 from ...core.errors import ConfigurationError
@@ -62,37 +63,40 @@ class SlotSharingGroup:
         return SlotResources(self.cpu_cores, memory, dict(self.external_resources))
 
 
-@dataclass(frozen=True)
 class Builder:
-    """Each setter gives a builder; `build()` the group."""
+    """Each setter changes the builder, and gives it back; `build()` the group as it is by then."""
 
-    group: SlotSharingGroup
+    def __init__(self, group: SlotSharingGroup) -> None:
+        self._group = group
 
     def set_cpu_cores(self, cpu_cores: float) -> Builder:
-        return Builder(replace(self.group, cpu_cores=cpu_cores))
+        return self._with(cpu_cores=cpu_cores)
 
     def set_task_heap_memory(self, task_heap_memory: MemorySize) -> Builder:
-        return Builder(replace(self.group, task_heap_memory=task_heap_memory))
+        return self._with(task_heap_memory=task_heap_memory)
 
     def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> Builder:
         return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
 
     def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> Builder:
-        return Builder(replace(self.group, task_off_heap_memory=task_off_heap_memory))
+        return self._with(task_off_heap_memory=task_off_heap_memory)
 
     def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> Builder:
         return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
 
     def set_managed_memory(self, managed_memory: MemorySize) -> Builder:
-        return Builder(replace(self.group, managed_memory=managed_memory))
+        return self._with(managed_memory=managed_memory)
 
     def set_managed_memory_mb(self, managed_memory_mb: int) -> Builder:
         return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
     def set_external_resource(self, name: str, value: float) -> Builder:
         """Replaces an amount given before."""
-        external = {**self.group.external_resources, name: value}
-        return Builder(replace(self.group, external_resources=external))
+        return self._with(external_resources={**self._group.external_resources, name: value})
 
     def build(self) -> SlotSharingGroup:
-        return self.group
+        return self._group
+
+    def _with(self, **changes: Any) -> Builder:
+        self._group = replace(self._group, **changes)
+        return self

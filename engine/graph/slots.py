@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...core.config import SlotResources
+from ...core.errors import ConfigurationError
 from ...core.ids import TaskId
 from .model import JobGraph
 
@@ -48,7 +49,13 @@ def bundle_of(job: JobGraph, group: str) -> Bundle:
     """What a slot of this sharing group takes."""
     config = job.config
     plain = SlotResources(None, config.slot_memory, config.slot_others)
-    return config.slot_resources.get(group, plain).bundle(config.slot_cpus)
+    bundle = config.slot_resources.get(group, plain).bundle(config.slot_cpus)
+    if not bundle:
+        raise ConfigurationError(
+            f"a slot of the slot sharing group '{group}' takes nothing: give it a part of a CPU, "
+            "memory or another resource (strom.slot.cpus, strom.slot.memory, strom.slot.resources)"
+        )
+    return bundle
 
 
 def bundles_of(job: JobGraph) -> list[Bundle]:

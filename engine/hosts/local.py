@@ -36,7 +36,7 @@ from .asked_rescales import Wanted
 from .cooperative import CooperativeCluster
 from .driver import JobDriver, new_job_id
 from .job_folder import JobFolder
-from .job_outcome import accumulator_results, result_of
+from .job_outcome import accumulator_results, deadline_of, result_of
 from .job_view import JobView
 from .lean import seldom_collecting
 from .loaded_modules import check_modules
@@ -266,7 +266,7 @@ class LocalJob(SavepointCalls, RescaleCalls, ShownJob):
 
     def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError or JobCancelledError, TimeoutError on timeout."""
-        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        deadline = deadline_of(timeout)
         while not self._over.wait(0.2) and not self._abandoned:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"job {self._graph.name} still runs after {timeout}")

@@ -44,7 +44,7 @@ from .coordinator_life import LINGER_S
 from .coordinator_names import find_coordinator
 from .delivered import Delivered
 from .driver import new_job_id
-from .job_outcome import JobOutcome, accumulator_results, result_of
+from .job_outcome import JobOutcome, accumulator_results, deadline_of, result_of
 from .job_record import JobRecord
 from .job_view import JobView
 from .last_words import how_it_died
@@ -179,7 +179,7 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
         return result_of(self._wait(timeout))
 
     def _wait(self, timeout: timedelta | None) -> JobOutcome:
-        deadline = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        deadline = deadline_of(timeout)
 
         def ask(coordinator: Any) -> Any:
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())

@@ -105,6 +105,15 @@ def test_a_group_of_slots_as_pyflink_has_it() -> None:
     assert by_number.build().get_managed_memory() == whole(4)
     assert by_number.build().resources() == SlotResources(None, 7 << 20)
     assert {HEAVY: "groups are keys of dicts"}[HEAVY]
+    stated = SlotSharingGroup.builder("heavy")
+    stated.set_cpu_cores(2)
+    stated.set_task_heap_memory_mb(64)
+    stated.set_managed_memory_mb(32)
+    stated.set_external_resource("GPU", 0.5)
+    assert stated.build() == HEAVY  # PyFlink's builder is changed in place
+    for name in ("", "CPU", "memory", "object_store_memory", "bundle", "node:10.0.0.1"):
+        with pytest.raises(ConfigurationError, match="resource"):
+            SlotSharingGroup.builder("x").set_external_resource(name, 1.0)
     with pytest.raises(ConfigurationError, match="CPUs of a slot"):
         SlotSharingGroup.builder("x").set_cpu_cores(-1)
     with pytest.raises(ConfigurationError, match="must have a name"):
