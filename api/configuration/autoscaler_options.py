@@ -3,11 +3,13 @@ utilisation, and of parallelisms, are looked at only when all that was given is 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Final
 
 from ...core.autoscaler_config import AutoscalerConfig
 from ...core.errors import ConfigurationError
+from .configuration import Configuration
 from .registry import Known, known
 from .settings import Settings
 from .values import BOOLEAN, DURATION, FLOAT, INTEGER, LIST, choice
@@ -205,6 +207,9 @@ _KEYS: Final = frozenset(
 )
 
 
+_NAMES: Final = re.compile(rf"\b({'|'.join(_FIELDS)})\b")
+
+
 def is_of_autoscaler(key: str) -> bool:
     return key in _KEYS
 
@@ -225,5 +230,14 @@ def apply_autoscaler(settings: Settings) -> None:
     try:
         settings.change(autoscaler=replace(before, **said))
     except ConfigurationError as error:
-        key = next(one.option.key for one in AUTOSCALER if given.contains(one.option))
-        raise given.error(key, str(error)) from None
+        raise given.error(*_said_of_options(str(error), given)) from None
+
+
+def _said_of_options(error: str, given: Configuration) -> tuple[str, str]:
+    """The key of what was given wrong, and what is said of the fields, of the options instead."""
+    there = [one.option.key for one in AUTOSCALER if given.contains(one.option)]
+    found = [_FIELDS[name].option.key for name in _NAMES.findall(error)]
+    if not found and "utilizations" in error:
+        found = [key for key in there if "utilization" in key]
+    text = _NAMES.sub(lambda name: _FIELDS[name[0]].option.key, error.removeprefix("autoscaler "))
+    return next((key for key in found if key in there), there[0]), text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -37,6 +38,23 @@ def test_bounds_are_looked_at_together() -> None:
         ConfigurationError, match=r"job\.autoscaler\.utilization\.min.*min < target"
     ):
         told(utilization_min="0.8")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("utilization.target", "nan", "job.autoscaler.utilization.target must be a finite number"),
+        ("scale-up.max-factor", "-1", "job.autoscaler.scale-up.max-factor must be"),
+        ("metrics.window", "0", "job.autoscaler.metrics.window must be"),
+        ("vertex.min-parallelism", "0", "job.autoscaler.vertex.min-parallelism must be"),
+        ("target.utilization.boundary", "-0.3", "utilizations must be min < target < max"),
+    ],
+)
+def test_the_option_that_is_wrong_is_named(option: str, value: str, said: str) -> None:
+    key = f"job.autoscaler.{option}"
+    values = {"job.autoscaler.enabled": "true", key: value}
+    with pytest.raises(ConfigurationError, match=re.escape(f"option '{key}': {said}")):
+        StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(values))
 
 
 def test_what_is_not_said_stays() -> None:
