@@ -6,8 +6,9 @@ A value that is its own future can be read both ways.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
@@ -70,7 +71,8 @@ class Promise(CompletableFuture[T]):
     def result(self, timeout: Timeout = None) -> Any:
         """Wait for the answer; raises what it failed with, TimeoutError, or CancelledError (of
         `concurrent.futures`) if it was cancelled."""
-        return self._future.result(_seconds(timeout))
+        with self._telling(timeout):
+            return self._future.result(seconds_of(timeout))
 
     def done(self) -> bool:
         return self._future.done()
@@ -78,7 +80,8 @@ class Promise(CompletableFuture[T]):
     def exception(self, timeout: Timeout = None) -> BaseException | None:
         """Wait for the answer; what it failed with, if it did. Raises as `result` if there is
         none."""
-        return self._future.exception(_seconds(timeout))
+        with self._telling(timeout):
+            return self._future.exception(seconds_of(timeout))
 
     def cancel(self) -> bool:
         """Wait no more, wherever somebody does; whether there was no answer yet. It is as in Java
@@ -87,6 +90,16 @@ class Promise(CompletableFuture[T]):
 
     def cancelled(self) -> bool:
         return self._future.cancelled()
+
+    @contextmanager
+    def _telling(self, timeout: Timeout) -> Iterator[None]:
+        """What ended a wait; an answer may be such an error itself."""
+        try:
+            yield
+        except TimeoutError:
+            if self._future.done():
+                raise
+            raise TimeoutError(f"there is no answer yet after {seconds_of(timeout)} s") from None
 
     def keep(self, result: T) -> None:
         """This is the answer."""
@@ -99,7 +112,8 @@ class Promise(CompletableFuture[T]):
             self._future.set_exception(error)
 
 
-def _seconds(timeout: Timeout) -> float | None:
+def seconds_of(timeout: Timeout) -> float | None:
+    """ConfigurationError if it is none."""
     if isinstance(timeout, timedelta):
         return timeout.total_seconds()
     check_kind("timeout", timeout, timedelta, int, float, type(None))

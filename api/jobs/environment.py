@@ -49,7 +49,7 @@ from ..functions.validation import require_positive, require_text
 from ..specs.records import OperatorSpec
 from ..types.declared import Declared
 from ..types.durations import Interval
-from .autoscaled import check_autoscaled
+from .autoscaled import check_autoscaled, warn_of_strangers
 from .caches import Caches
 from .host import (
     DetachedJobExecutionResult,
@@ -495,6 +495,7 @@ class Environment(Refused):
         """Run the job, and leave the one that is being written as it is."""
         check_recorded(graph)
         check_autoscaled(graph.config)
+        warn_of_strangers(graph)
         check_serialisable(graph)
         client = self._open().submit(graph, graph.name)
         self._caches.submitted((o.spec for v in graph.vertices for o in v.operators), client)

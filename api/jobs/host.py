@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from ...core.answered import Answered, AnsweredDict, CompletableFuture, JobID
+from ...core.answered import Answered, AnsweredDict, CompletableFuture, JobID, Timeout
 from ...core.errors import ConfigurationError
 from ...core.job_status import JobStatus
 from .accumulator_results import AccumulatorResults
@@ -117,7 +117,7 @@ class JobClient(Protocol):
         """Cancel and wait until the job has stopped (None: for ever). No effect once it is over."""
         ...
 
-    def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
+    def get_job_execution_result(self, timeout: Timeout = None) -> JobExecutionResult:
         """Wait for the end (None: for ever). Raises JobFailedError, JobCancelledError or, when
         `timeout` has passed, TimeoutError."""
         ...

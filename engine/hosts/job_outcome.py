@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from ...api.jobs.accumulator_results import AccumulatorResults, Part
 from ...api.jobs.host import JobExecutionResult
-from ...core.checks import check_kind
+from ...core.answered import Timeout, seconds_of
 from ...core.errors import JobCancelledError, JobFailedError
 from ...core.job_status import JobStatus
 from ..exchange.pickling import opened
@@ -92,9 +91,7 @@ def result_of(outcome: JobOutcome) -> JobExecutionResult:
             )
 
 
-def deadline_of(timeout: timedelta | None) -> float | None:
+def deadline_of(timeout: Timeout) -> float | None:
     """When a wait that begins now is over, by `time.monotonic`; None: never."""
-    if timeout is None:
-        return None
-    check_kind("timeout", timeout, timedelta)
-    return time.monotonic() + timeout.total_seconds()
+    seconds = seconds_of(timeout)
+    return None if seconds is None else time.monotonic() + seconds

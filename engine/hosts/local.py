@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
-from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
+from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise, Timeout
 from ...core.clock import SystemClock
 from ...core.errors import JobCancelledError
 from ...core.ids import OperatorId
@@ -264,7 +264,7 @@ class LocalJob(SavepointCalls, RescaleCalls, ShownJob):
         for promise in list(self._promises):
             answer(promise, self._graph.name, None, f"no savepoint was taken: the job is {state}")
 
-    def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
+    def get_job_execution_result(self, timeout: Timeout = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError or JobCancelledError, TimeoutError on timeout."""
         deadline = deadline_of(timeout)
         while not self._over.wait(0.2) and not self._abandoned:

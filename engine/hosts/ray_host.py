@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError
 from ...api.jobs.accumulator_results import Part
 from ...api.jobs.host import JobExecutionResult, RescaleResult
 from ...checkpoint.savepoints import Stop
-from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise
+from ...core.answered import AnsweredDict, CompletableFuture, JobID, Promise, Timeout
 from ...core.errors import (
     ConfigurationError,
     JobFailedError,
@@ -174,11 +174,11 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
         self._wait(timeout)
         return CompletableFuture()
 
-    def get_job_execution_result(self, timeout: timedelta | None = None) -> JobExecutionResult:
+    def get_job_execution_result(self, timeout: Timeout = None) -> JobExecutionResult:
         """Wait for the end. Raises JobFailedError, JobCancelledError, TimeoutError."""
         return result_of(self._wait(timeout))
 
-    def _wait(self, timeout: timedelta | None) -> JobOutcome:
+    def _wait(self, timeout: Timeout) -> JobOutcome:
         deadline = deadline_of(timeout)
 
         def ask(coordinator: Any) -> Any:

@@ -88,3 +88,16 @@ def test_means_are_of_some_reports_or_the_job_is_refused() -> None:
         with pytest.raises(ConfigurationError, match=r"each 0:00:41 \(strom\.metrics-interval\)"):
             check_autoscaled(config)
     check_autoscaled(JobConfig(metrics_interval=rarely))
+
+
+def test_what_is_to_be_left_alone_and_is_not_there_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = {"job.autoscaler.enabled": "true", "job.autoscaler.scaling.enabled": "false"}
+    told["job.autoscaler.vertex.exclude.ids"] = "doubled;nosuch"
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(told))
+    env.from_collection([1, 2]).map(lambda one: 2 * one).name("doubled").print()
+    env.execute("scaled")
+    (said,) = [text for text in caplog.messages if "exclude.ids" in text]
+    assert "job 'scaled' has no operator 'nosuch', and has " in said
+    assert "'doubled'" in said
