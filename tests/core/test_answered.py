@@ -90,9 +90,9 @@ def test_what_is_no_time_to_wait_is_said(timeout: Any) -> None:
 
 def test_a_wait_that_ends_says_so_and_an_answer_that_is_a_timeout_is_itself() -> None:
     promise: Promise[int] = Promise()
-    with pytest.raises(TimeoutError, match="no answer yet after 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"no answer yet after 0\.01 s"):
         promise.result(0.01)
-    with pytest.raises(TimeoutError, match="no answer yet after 0.0 s"):
+    with pytest.raises(TimeoutError, match=r"no answer yet after 0\.0 s"):
         promise.exception(timedelta(0))
     promise.fail(TimeoutError("the storage's"))
     with pytest.raises(TimeoutError, match="the storage's"):
