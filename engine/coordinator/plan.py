@@ -112,11 +112,7 @@ def make_plan(job_id: str, graph: ExecutionGraph) -> JobPlan:
         if hasattr(getattr(operator.spec, "sink", None), "cache_token")
     )
     vertices = {vertex.id: vertex for vertex in job.vertices}
-    labels = {
-        task: f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})"
-        for task in graph.tasks
-        for vertex in (vertices[task.vertex],)
-    }
+    labels = {task: vertices[task.vertex].label(task.subtask) for task in graph.tasks}
     return JobPlan(
         job_id=job_id,
         job_name=job.name,

@@ -144,8 +144,8 @@ class Rescales:
             self.now = Rescale(None, former, graph, Stage.STARTING, asker=asker)
         self.shortage = ""
         """Why it is smaller than that, as far as this coordinator knows."""
-        self.done = 0
-        """How many went well."""
+        self.done = left.rescales
+        """How many went well, those under the coordinators before this included."""
         self.last: RescaleFigures | None = None
         self._written = 0
         """KeepGraph that are not answered."""

@@ -48,8 +48,16 @@ class ShownMaster:
 
     def handover(self, kept: KeepGraph) -> Handover[ExecutionGraph]:
         """What another master is to go on from once this is written down."""
-        settled = self._job.rescales.settled
-        return Handover(kept.graph, kept.former, settled, kept.returns, self.failed, self.restarts)
+        rescales = self._job.rescales
+        return Handover(
+            kept.graph,
+            kept.former,
+            rescales.settled,
+            kept.returns,
+            self.failed,
+            self.restarts,
+            rescales.done,
+        )
 
     @property
     def failed(self) -> Failed:

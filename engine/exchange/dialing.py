@@ -36,7 +36,8 @@ class Dialer:
     """One outgoing connection in the making.
 
     Calls `connected(self, socket)` once, with a socket over which frames may flow, or
-    `failed(self, reason)` once. Until then it has at most one socket in the selector.
+    `failed(self, reason)` once, with what the receiver did if it is not of this job. Until then it
+    has at most one socket in the selector.
     """
 
     def __init__(
@@ -132,8 +133,7 @@ class Dialer:
             self._failed(self, error)
         except ssl.SSLCertVerificationError as error:
             self._forget_socket()
-            peer = self.hello.receiver
-            why = f"the certificate of {peer} is not that of this job: {error.verify_message}"
+            why = f"has another certificate than that of this job: {error.verify_message}"
             self._failed(self, AuthenticationError(why))
         except OSError as error:
             self._retry(str(error))

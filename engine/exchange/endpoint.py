@@ -7,7 +7,7 @@ but for `pump` with a timeout.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...core.batch import Batch
@@ -25,13 +25,19 @@ class Wiring:
     """Channels of one task in one attempt, and where its peers are.
 
     `inputs` in order of `target_index`; `outputs` in order of channel id. `peers` holds the address
-    of the receiver of each output channel.
+    of the receiver of each output channel. `names`: what tasks are called in errors, those that are
+    not there by their ids. Whose endpoint it is, its errors leave to the task to say.
     """
 
     attempt: int
     inputs: Sequence[Channel]
     outputs: Sequence[Channel]
     peers: Mapping[TaskId, Address]
+    names: Mapping[TaskId, str] = field(default_factory=dict)
+
+    def called(self, task: TaskId) -> str:
+        """In errors."""
+        return self.names.get(task, str(task))
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,6 @@ class SenderHandshake:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes, got {len(nonce)}")
         self._secret = secret
         self._hello = _encode(hello, nonce)
-        self._peer = hello.receiver
         self._transcript = b""
         """Empty until the challenge arrived, then hello, challenge and own proof."""
         self.verdict: Verdict | None = None
@@ -127,7 +126,7 @@ class SenderHandshake:
             return proof
         expected = _proof(self._secret, b"receiver", data[:1], self._transcript)
         if not hmac.compare_digest(expected, data[1:]):
-            raise AuthenticationError(f"{self._peer} could not prove that it belongs to this job")
+            raise AuthenticationError("could not prove that it belongs to this job")
         self.verdict = Verdict(data[0])
         return b""
 

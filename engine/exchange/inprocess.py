@@ -91,6 +91,8 @@ class InProcessEndpoint:
         self._closed = False
         self._reset()
         self.attempt = -1
+        self._called: Callable[[TaskId], str] = str
+        """What tasks are called in errors."""
 
     def _reset(self) -> None:
         self._outputs: dict[ChannelId, ChannelSender] = {}
@@ -120,10 +122,11 @@ class InProcessEndpoint:
 
     def connect(self, wiring: Wiring) -> None:
         if self._closed:
-            raise TransportError(f"{self._address.task}: the endpoint is closed")
+            raise TransportError("the endpoint is closed")
         self._drop_all()
         self._reset()
         self.attempt = wiring.attempt
+        self._called = wiring.called
         self._gate = Gate(wiring.inputs, self._config, self._opener(), self._meter)
         for channel in wiring.outputs:
             self._add_output(channel, wiring.peers)
@@ -135,9 +138,7 @@ class InProcessEndpoint:
         link = self._links.get(channel.target)
         if link is None:
             if channel.target not in peers:
-                raise ConfigurationError(
-                    f"{self._address.task}: no address given for receiver {channel.target}"
-                )
+                raise ConfigurationError(f"no address for receiver {self._called(channel.target)}")
             senders = SenderLink(channel.target, self._network.clock.monotonic)
             link = self._links[channel.target] = _Link(self, peers[channel.target], senders)
         sender = ChannelSender(channel, self._config, link.senders, self._meter)
@@ -172,13 +173,11 @@ class InProcessEndpoint:
         if link.target is not None or link.over:
             return False
         peer = self._network.find(link.address)
+        whom = f"receiver {self._called(link.address.task)}"
         if peer is None:
-            self._lost = f"{self._address.task}: receiver {link.address.task} is gone"
+            self._lost = f"{whom} is gone"
         elif peer.attempt > self.attempt:
-            self._lost = (
-                f"{self._address.task}: receiver {link.address.task} is at attempt "
-                f"{peer.attempt}, this task at {self.attempt}"
-            )
+            self._lost = f"{whom} is at attempt {peer.attempt}, this task at {self.attempt}"
         elif peer.attempt == self.attempt:
             link.target = peer
             peer.accept(link)
@@ -193,8 +192,8 @@ class InProcessEndpoint:
             known = self._gate.channels[index : index + 1]
             if not known or known[0].id != sender.channel.id:
                 raise TransportError(
-                    f"{sender.channel.source} sends on channel {sender.channel.id}, which "
-                    f"{self._address.task} does not expect as input {index}"
+                    f"{self._called(sender.channel.source)} sends on channel {sender.channel.id}, "
+                    f"which {self._called(self._address.task)} does not expect as input {index}"
                 )
             self._feeders[index] = sender
             sender.ledger.on_credit(self._config.exclusive_buffers)
@@ -301,7 +300,7 @@ class InProcessEndpoint:
 
     def _end(self, link: _Link, peer: InProcessEndpoint | None, orderly: bool) -> None:
         if not link.over and peer is not None and not orderly:
-            peer._lost = f"{peer._address.task}: {self._address.task} went away"
+            peer._lost = f"{peer._called(self._address.task)} went away"
         link.over = True
 
 

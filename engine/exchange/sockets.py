@@ -13,7 +13,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.clock import Clock, SystemClock
@@ -70,6 +70,8 @@ class SocketEndpoint:
         self._meter = InFlight()
         self._traffic = Traffic()
         self._attempt = -1
+        self._called: Callable[[TaskId], str] = str
+        """What tasks are called in errors."""
         self._closed = False
         self._failure: TransportError | None = None
         """Why a connection broke; every pump raises it until the next `connect`."""
@@ -144,10 +146,11 @@ class SocketEndpoint:
 
     def _connect(self, wiring: Wiring) -> None:
         if self._closed:
-            raise TransportError(f"{self._task}: the endpoint is closed")
+            raise TransportError("the endpoint is closed")
         self._drop_attempt()
         self._reset()
         self._attempt = wiring.attempt
+        self._called = wiring.called
         self._gate = Gate(wiring.inputs, self._config, _open, self._meter)
         for channel in wiring.inputs:
             self._expected.setdefault(channel.source, []).append(channel)
@@ -161,7 +164,7 @@ class SocketEndpoint:
         connection = self._outgoing.get(peer)
         if connection is None:
             if peer not in wiring.peers:
-                raise ConfigurationError(f"{self._task}: no address given for receiver {peer}")
+                raise ConfigurationError(f"no address for receiver {self._called(peer)}")
             link = SenderLink(peer, self._clock.monotonic)
             connection = OutgoingConnection(link, self._config, self._traffic)
             self._outgoing[peer] = connection
@@ -196,10 +199,11 @@ class SocketEndpoint:
     def _on_unreachable(self, dialer: Dialer, reason: AuthenticationError | str) -> None:
         peer = dialer.hello.receiver
         del self._dialers[peer]
+        whom = f"receiver {self._called(peer)}"
         if isinstance(reason, AuthenticationError):
-            self._fail(AuthenticationError(f"{self._task}: {reason}"))
+            self._fail(AuthenticationError(f"{whom} {reason}"))
         else:
-            self._fail(TransportError(f"{self._task}: receiver {peer} is unreachable: {reason}"))
+            self._fail(TransportError(f"{whom} is unreachable: {reason}"))
 
     def _on_proved(self, arrival: Arrival) -> None:
         """Let a proved sender in, turn it away, or leave it parked until this task is wired."""
@@ -264,9 +268,8 @@ class SocketEndpoint:
     def _on_broken(self, connection: Connection, reason: object) -> None:
         self._hang_up(connection)
         role = "receiver" if isinstance(connection, OutgoingConnection) else "sender"
-        self._fail(
-            TransportError(f"{self._task}: connection to {role} {connection.peer} broke: {reason}")
-        )
+        peer = self._called(connection.peer)
+        self._fail(TransportError(f"connection to {role} {peer} broke: {reason}"))
 
     def _hang_up(self, connection: Connection) -> None:
         if connection.stream is not None:
@@ -284,7 +287,7 @@ class SocketEndpoint:
 
     def _pump(self, timeout: float) -> bool:
         if self._closed:
-            raise TransportError(f"{self._task}: the endpoint is closed")
+            raise TransportError("the endpoint is closed")
         moved = self._send()
         wait = 0.0 if moved or self._failure else self._patience(timeout)
         events = self._selector.select(wait)

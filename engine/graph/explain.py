@@ -150,7 +150,7 @@ def _execution_nodes(graph: ExecutionGraph) -> list[Description]:
         ]
         node = {
             "id": f"{number[task.vertex]}.{task.subtask}",
-            "name": f"{vertex.name} ({task.subtask + 1}/{vertex.parallelism})",
+            "name": vertex.label(task.subtask),
             "kind": _kind(vertex.is_source, any(o.is_sink for o in vertex.operators)),
             "parallelism": 1,
             "vertex_id": vertex.id,

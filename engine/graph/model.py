@@ -199,6 +199,19 @@ class JobVertex:
     def is_source(self) -> bool:
         return self.operators[0].is_source
 
+    def label(self, subtask: int) -> str:
+        """What one of its tasks is called, as in `Map (1/2)`."""
+        return label_of(self.name, subtask, self.parallelism)
+
+
+def label_of(vertex: str, subtask: int, parallelism: int) -> str:
+    """What a task of a vertex of this name is called.
+
+    >>> label_of("Map", 0, 2)
+    'Map (1/2)'
+    """
+    return f"{vertex} ({subtask + 1}/{parallelism})"
+
 
 @dataclass(frozen=True)
 class JobGraph:

@@ -19,7 +19,6 @@ from ...core.config import ExchangeConfig
 from ...core.failure_text import described
 from ...core.ids import NO_CHECKPOINT, Attempt, TaskId, VertexId
 from ..accounts import Ledger, TaskAccount
-from ..exchange.endpoint import Wiring
 from ..exchange.inprocess import InProcessEndpoint, InProcessNetwork
 from ..graph.model import JobGraph, JobVertex
 from ..messages import CancelTask, Mail, TaskFailed, TaskReport
@@ -131,8 +130,7 @@ class CooperativeCluster:
         reached = {**endpoints, **{d.task: self.tasks[d.task].endpoint for d in stays}}
         addresses = {task: endpoint.address for task, endpoint in reached.items()}
         for d in deployments:
-            wiring = Wiring(d.attempt, d.inputs, d.outputs, addresses)
-            endpoints[d.task].connect(wiring)
+            endpoints[d.task].connect(d.wiring(addresses))
         for d in deployments:
             self._start(d, endpoints[d.task])
         for d in stays:

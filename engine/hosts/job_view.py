@@ -382,7 +382,7 @@ def _failure(one: FailureRecord, names: Mapping[Any, JobVertex]) -> FailureView:
     task, label = one.task, None
     if task is not None:
         vertex = names[task.vertex]
-        label = f"{encodable(vertex.name)} ({task.subtask + 1}/{vertex.parallelism})"
+        label = encodable(vertex.label(task.subtask))
     return {
         "cause": redacted(one.cause),
         "time_ms": one.time_ms,

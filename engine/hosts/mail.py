@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...core.errors import OperatorError, SerializationError
 from ...core.failure_text import described
 from ...core.ids import Attempt, TaskId
-from ..exchange.endpoint import Address, Wiring
+from ..exchange.endpoint import Address
 from ..exchange.pickling import parcel
 from ..graph.model import JobVertex
 from ..messages import Mail, Rewire, SplitsAssigned, TaskFailed
@@ -30,4 +30,4 @@ def sealed(mail: Mail, task: TaskId, attempt: Attempt, vertex: JobVertex) -> Mai
 def rewired(d: TaskDeployment, addresses: Mapping[TaskId, Address]) -> Rewire:
     """What a task that runs is told when it gets the channels of `d`."""
     peers = {channel.target: addresses[channel.target] for channel in d.outputs}
-    return Rewire(Wiring(d.attempt, d.inputs, d.outputs, peers), d.deals, d.shape)
+    return Rewire(d.wiring(peers), d.deals, d.shape)

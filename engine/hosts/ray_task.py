@@ -44,7 +44,7 @@ from ...logs.scope import LogScope, set_process_scope
 from ...operators.registry import build_operator
 from ..accounts import Ledger, TaskAccount
 from ..exchange.encryption import JobCertificate
-from ..exchange.endpoint import Address, Wiring
+from ..exchange.endpoint import Address
 from ..exchange.listener import site_of
 from ..exchange.sockets import SocketEndpoint
 from ..graph.shipping import unreadable
@@ -179,7 +179,7 @@ class TaskRunner:
         d = self.deployment
         background = ThreadBackground(d.label)
         try:
-            self._endpoint.connect(Wiring(d.attempt, d.inputs, d.outputs, self._peers))
+            self._endpoint.connect(d.wiring(self._peers))
             task = Task(d, self._endpoint, SystemClock(), self._report, background)
         except Exception as error:
             background.close()

@@ -10,8 +10,9 @@ from ...checkpoint.storage import CheckpointStorage
 from ...core.config import JobConfig
 from ...core.ids import EVEN, Attempt, Deal, TaskId, VertexId
 from ...logs.scope import LogScope
+from ..exchange.endpoint import Address, Wiring
 from ..graph.edge_names import edge_names
-from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex
+from ..graph.model import Channel, ExecutionGraph, JobEdge, JobVertex, label_of
 from ..graph.rescaling import shapes_of
 
 
@@ -30,7 +31,8 @@ class TaskDeployment:
     `own_share`: only some subtasks of its operators begin again, each with what it had itself at
     `restore`.
     `local_folders`: where the job keeps copies of what tasks write on this machine, said by the
-    host; none: nowhere. `shape`: of its vertex (`graph.rescaling.shapes_of`).
+    host; none: nowhere. `shape`: of its vertex (`graph.rescaling.shapes_of`). `neighbours`: name
+    and parallelism of the vertices at the other ends of its edges.
     """
 
     task: TaskId
@@ -55,11 +57,25 @@ class TaskDeployment:
     local_folders: tuple[str, ...] = ()
     shape: str = ""
     deals: Mapping[int, Deal] = field(default_factory=dict)
+    neighbours: Mapping[VertexId, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
         """`name (2/4)`, as in logs."""
-        return f"{self.vertex.name} ({self.task.subtask + 1}/{self.vertex.parallelism})"
+        return self.vertex.label(self.task.subtask)
+
+    def wiring(self, peers: Mapping[TaskId, Address]) -> Wiring:
+        """Of its channels. `peers`: where the receivers are, at least."""
+        ends = {channel.source for channel in self.inputs}
+        ends |= {channel.target for channel in self.outputs}
+        names = {end: self._called(end) for end in ends | {self.task}}
+        return Wiring(self.attempt, self.inputs, self.outputs, peers, names)
+
+    def _called(self, task: TaskId) -> str:
+        if task.vertex == self.vertex.id:
+            return self.vertex.label(task.subtask)
+        name, parallelism = self.neighbours[task.vertex]
+        return label_of(name, task.subtask, parallelism)
 
     @property
     def log_scope(self) -> LogScope:
@@ -130,6 +146,10 @@ def deployments_of(
             own_share=vertex.id in own_share,
             shape=shapes[vertex.id],
             deals={e.id: deal for e in edges if (deal := vertices[e.target].deal) != EVEN},
+            neighbours={
+                end: (vertices[end].name, vertices[end].parallelism)
+                for end in {*(e.source for e in input_edges), *(e.target for e in edges)}
+            },
         )
 
     common: dict[VertexId, TaskDeployment] = {}

@@ -60,7 +60,7 @@ def test_nothing_readable_is_on_the_line(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_has_another_certificate_is_refused_though_it_knows_the_secret() -> None:
     a, b = endpoint(A, issue()), endpoint(B, job_certificate())
     wire(1, {A: a, B: b}, [LINK])
-    with pytest.raises(AuthenticationError, match=r"certificate of b\[0\] is not that of this job"):
+    with pytest.raises(AuthenticationError, match=r"receiver b\[0\] has another certificate"):
         settle(a, b)
     assert b.gate.poll() is None
     a.close()

@@ -63,7 +63,7 @@ def test_neither_side_accepts_another_secret() -> None:
         handshake(b"x" * 32, SECRET)
     s, r = handshake(SECRET, SECRET)
     answer = r.answer(Verdict.STALE)
-    with pytest.raises(AuthenticationError, match=r"b\[0\]"):
+    with pytest.raises(AuthenticationError, match="could not prove"):
         s.receive(bytes([Verdict.ACCEPTED]) + answer[1:])  # the verdict is under the proof
 
 

@@ -32,7 +32,7 @@ def test_what_is_written_is_read_until_it_is_removed(
         record.read()
     record.begin(BEGUN)
     assert JobRecord(root, "a1").read() == (BEGUN, Term())
-    left = Handover({"sums": 3}, {"sums": 2}, failed=[2], restarts=3)
+    left = Handover({"sums": 3}, {"sums": 2}, failed=[2], restarts=3, rescales=4)
     term = Term(2, False, 9, (5, 6, 7), left=left)
     record.write(term.next(8))
     assert JobRecord(root, "a1").read() == (
@@ -151,13 +151,16 @@ def test_an_attempt_is_written_down_with_the_failures_before_it(tmp_path: Path) 
     async def note() -> None:
         term = KeptTerm(RecordKeeper(JobRecord(str(tmp_path), "a1"), "a1"))
         await asyncio.wrap_future(term.begin(BEGUN, True, 1))
-        await asyncio.wrap_future(term.change(left=Handover({"sums": 3})))
+        await asyncio.wrap_future(term.change(left=Handover({"sums": 3}, rescales=4)))
         term.note_attempt(9, [2], 3)
         await term.promise()
 
     asyncio.run(note())
     written = JobRecord(str(tmp_path), "a1").term()
-    assert (written.attempt, written.left) == (9, Handover({"sums": 3}, failed=[2], restarts=3))
+    assert (written.attempt, written.left) == (
+        9,
+        Handover({"sums": 3}, failed=[2], restarts=3, rescales=4),
+    )
 
 
 def test_a_storage_that_is_away_is_waited_for_and_one_that_is_full_is_said_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,13 +15,13 @@ from strom.checkpoint.handles import (
 from strom.checkpoint.manifest import Manifest
 from strom.checkpoint.storage import Latest
 from strom.core.config import FixedDelayRestart
-from strom.core.ids import TaskId
+from strom.core.ids import ChannelId, TaskId
 from strom.engine.coordinator.actions import (
     Send,
     StoreCheckpoint,
 )
 from strom.engine.coordinator.job_master import JobMaster
-from strom.engine.graph.model import ExecutionGraph
+from strom.engine.graph.model import Channel, ExecutionGraph
 from strom.engine.messages import (
     CheckpointAcknowledged,
     TaskRunning,
@@ -31,6 +32,17 @@ K0, K1 = TaskId("sink", 0), TaskId("sink", 1)
 TASKS = (S0, S1, K0, K1)
 NONE = Latest(None)
 TWICE = FixedDelayRestart(2, timedelta(milliseconds=50))
+
+
+def at(graph: ExecutionGraph, parallelism: int) -> ExecutionGraph:
+    """The same job at another parallelism."""
+    vertices = tuple(replace(v, parallelism=parallelism) for v in graph.job.vertices)
+    tasks = tuple(TaskId(v.id, i) for v in vertices for i in range(parallelism))
+    pairs = [(a, b) for a in tasks for b in tasks if a.vertex == "source" and b.vertex == "sink"]
+    channels = tuple(
+        Channel(ChannelId(i), 0, a, b, b.subtask, a.subtask) for i, (a, b) in enumerate(pairs)
+    )
+    return replace(graph, job=replace(graph.job, vertices=vertices), tasks=tasks, channels=channels)
 
 
 class Numbers(SplitEnumerator):
