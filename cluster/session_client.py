@@ -46,12 +46,19 @@ def attach(job_id: str, address: str | None = None) -> RayJobClient:
     else as of `connect_to_ray`; one of its own has no such job. ConfigurationError if there is no
     such job, ResourceError if there is no such cluster."""
     join_ray(address)
-    dispatcher = find()
+    dispatcher, unknown = find(), None
     if dispatcher is not None:
-        with suppress(ConfigurationError, TransportError):  # it was there before, or is stopped
+        try:
             record, _ = dispatcher.job(job_id)
             return SessionJobClient(record)
-    return RayJobClient.attach(job_id)
+        except TransportError:  # it is stopped
+            pass
+        except ConfigurationError as error:  # the job was there before
+            unknown = f"{error} (`strom list`), and beside it none runs under that id"
+    try:
+        return RayJobClient.attach(job_id)
+    except ConfigurationError as error:
+        raise ConfigurationError(unknown or str(error)) from None
 
 
 class SessionJobClient(RayJobClient):

@@ -18,7 +18,8 @@ from .reporters import is_of_reporters
 log = logging.getLogger("strom")
 
 STRICT: Final = (
-    "strom.", "execution.", "pipeline.", "parallelism", "restart-strategy", "state.", "task."
+    "strom.", "execution.", "pipeline.", "parallelism", "restart-strategy", "state.", "task.",
+    "job.autoscaler."
 )  # fmt: skip
 """Prefixes of which all keys are known: these, and those that follow."""
 
@@ -63,6 +64,9 @@ FOREIGN: Final = tuple(
     state.storage. state.ttl. task.cancellation.timers. task.checkpoint. akka. blob. classloader.
     cleanup client. cluster. collect-sink. compiler. deployment. env. events. external-resource
     fs. heartbeat. high-availability historyserver. internal. io. job- jobmanager jobstore.
+    job.autoscaler.excluded.periods job.autoscaler.flink. job.autoscaler.history.
+    job.autoscaler.memory. job.autoscaler.metrics.busy- job.autoscaler.observed-
+    job.autoscaler.quota. job.autoscaler.scaling.event.
     kubernetes. local-recovery metrics.fetcher. metrics.internal.
     metrics.job. metrics.latency.granularity metrics.latency.history metrics.partition.
     metrics.scope. metrics.system- metrics.task

@@ -44,7 +44,9 @@ RAY_OPTIONS: Final = (
         MAP,
         {},
         _set_resources,
-        "what else a slot takes then, by Ray's names: `GPU:1,accelerator:0.5`",
+        "what else a slot takes then, by Ray's names: `GPU:1,accelerator:0.5`; not `CPU` and "
+        "`memory`, which have options of their own, nor what Ray keeps for itself "
+        "(`object_store_memory`, `bundle`, `node:...`)",
     ),
     known(
         "strom.ray.runtime-env",

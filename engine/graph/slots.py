@@ -74,17 +74,23 @@ def total_of(bundles: Sequence[Bundle]) -> dict[str, float]:
 
 
 def lacking(
-    bundles: Sequence[Mapping[str, float]], have: Mapping[str, float], free: Mapping[str, float]
+    bundles: Sequence[Mapping[str, float]],
+    have: Mapping[str, float],
+    free: Mapping[str, float],
+    own: Mapping[str, float] | None = None,
 ) -> str:
-    """What slots that cannot be had need, and what the cluster has of that."""
+    """What slots that cannot be had need, and what the cluster has of that. `own`: what of it the
+    job has already, if it has any of these slots."""
     kinds = Counter(tuple(sorted(bundle.items())) for bundle in bundles)
     needs = " and ".join(f"{n} slots of {_amounts(dict(kind))}" for kind, n in kinds.items())
     names = sorted({name for bundle in bundles for name in bundle})
     there = {name: have.get(name, 0) for name in names}
     left = {name: free.get(name, 0) for name in names}
+    had = {name: own[name] for name in names if name in own} if own else {}
+    beside = f", and {_amounts(had)} are in those of them that it has" if had else ""
     return (
         f"the job needs {needs}, the cluster has {_amounts(there)} of which {_amounts(left)} are "
-        "free"
+        f"free{beside}"
     )
 
 

@@ -21,7 +21,7 @@ from ..coordinator.adaptive import Smaller, TooLittle, Waiting
 from ..coordinator.fitting import Nodes, greatest, slots_at
 from ..graph.model import JobGraph
 from ..graph.rescaling import limited, widest
-from ..graph.slots import Bundle, SlotKey, bundle_of, keys_of, lacking
+from ..graph.slots import Bundle, SlotKey, bundle_of, keys_of, lacking, total_of
 from .cluster import LittleRoomError
 from .cluster_room import own_room, single_slots
 from .kept_slots import KeptSlots
@@ -109,4 +109,5 @@ class AdaptiveSlots(Slots):
 
     def _lacking(self, wanted: list[Bundle]) -> str:
         have, free = ray.cluster_resources(), ray.available_resources()
-        return lacking(wanted, have, free)
+        own = total_of([bundle for _, bundle in single_slots(self._added.prefix).values()])
+        return lacking(wanted, have, free, own)

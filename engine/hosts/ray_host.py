@@ -39,7 +39,6 @@ from ..graph.slots import bundles_of
 from .asked_rescales import Wanted
 from .attachment import Attachment, goes_with_program
 from .control_service import on_stderr, patiently, told_if_late
-from .coordinator_answers import coordinator_name
 from .coordinator_life import LINGER_S
 from .coordinator_names import find_coordinator
 from .delivered import Delivered
@@ -149,10 +148,9 @@ class RayJobClient(SavepointCalls, RescaleCalls, ShownJob):
         try:
             coordinator = patiently(partial(find_coordinator, job_id), on_stderr)
         except ValueError:
-            name = coordinator_name(job_id)
             raise ConfigurationError(
-                f"there is no job '{job_id}' on this cluster (no actor '{name}'): it runs on "
-                f"another, or ended more than {LINGER_S:.0f} s ago"
+                f"this cluster has no job '{job_id}': it runs on another, or ended more than "
+                f"{LINGER_S:.0f} s ago (only a session, `strom cluster start`, keeps account)"
             ) from None
         return cls(job_id, None, coordinator)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...core.errors import ConfigurationError, ResourceError, StromError, TransportError
@@ -186,6 +186,8 @@ def stop() -> bool:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, GetTimeoutError):
+        return f"its process gave no answer within {START_S:.0f} s: the machine may be overloaded"
     if isinstance(error, StromError) and not isinstance(error, TransportError):
         return str(error)
     lines = [line for line in str(error).splitlines() if "Error" in line and "File" not in line]

@@ -184,6 +184,20 @@ def test_keys_of_flink_without_effect_are_named_once(
     ]
 
 
+def test_what_flinks_autoscaler_has_beyond_this_one_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit that does not hold would be a surprise; so would one that is misspelt."""
+    monkeypatch.setattr(foreign, "_told", set())
+    keys = {"job.autoscaler.quota.cpu": "4", "job.autoscaler.memory.tuning.enabled": "true"}
+    with caplog.at_level(logging.WARNING, logger="strom"):
+        configured(keys)
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": " + ", ".join(sorted(keys)))
+    with pytest.raises(ConfigurationError, match=r"did you mean 'job\.autoscaler\.vertex\.max-par"):
+        configured({"job.autoscaler.max-parallelism": "4"})
+
+
 def test_no_known_key_is_taken_for_one_of_flinks() -> None:
     assert [key for key in BY_KEY if foreign.is_foreign(key)] == []
     adaptive = {key for one in ADAPTIVE for key in (one.option.key, *one.option.old_keys)}
