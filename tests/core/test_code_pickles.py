@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from strom.core import code_pickles
 from strom.core.code_pickles import dumps
+from strom.core.errors import SerializationError
 
 
 def by_value(source: str, file: str) -> dict[str, Any]:
@@ -77,3 +78,32 @@ def test_functions_within_expressions_of_polars(monkeypatch: Any) -> None:
 def test_what_a_program_names_is_read_as_before() -> None:
     value = {"a": [1, 2.5, None], "b": (pickle.dumps, dict)}
     assert pickle.loads(dumps(value)) == value
+
+
+def test_code_of_another_python_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would crash the process. What there is beside it is read: a class may be declared by who
+    reads it."""
+    source = """
+def outer(n, *, by=2):
+    return lambda m: n + m + by
+class Counter:
+    start = 3
+    def count(self):
+        return super().__repr__()
+"""
+    names = by_value(source, "program.py")
+    counter = names["Counter"]()
+    counter.n = 5
+    monkeypatch.setattr(code_pickles, "PYTHON", "cpython-309")
+    stored = dumps([names["outer"], names["outer"](1), counter])
+    monkeypatch.undo()
+    outer, inner, read = pickle.loads(stored)
+    assert (read.n, read.start) == (5, 3)
+    for call, name in (
+        (lambda: outer(1, by=3), "'outer'"),
+        (lambda: inner(2), "'outer.<locals>.<lambda>'"),
+        (read.count, "'Counter.count'"),
+    ):
+        with pytest.raises(SerializationError) as raised:
+            call()
+        assert f"the code of {name} was stored by value by cpython-309" in str(raised.value)
