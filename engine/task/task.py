@@ -13,7 +13,6 @@ has still to emit then is parked in the chain, and comes before any input once t
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from enum import Enum
 from typing import Any
 
 from ...core.clock import Clock
-from ...core.elements import CheckpointBarrier, LatencyMarker
+from ...core.elements import CheckpointBarrier
 from ...core.errors import OperatorError, SerializationError, StromError, TransportError
 from ...core.failure_text import SUMMARY_LIMIT, TRACE_LIMIT, cut, described, is_for_the_program
 from ...core.ids import Attempt, OperatorId
@@ -36,7 +35,6 @@ from ..messages import (
     EndSources,
     GoOn,
     Mail,
-    MetricsReported,
     NoMoreSplits,
     Rewire,
     SplitsAssigned,
@@ -56,10 +54,9 @@ from .chain import OperatorChain
 from .chain_node import ChainNode
 from .checkpointing import TaskCheckpoints
 from .deployment import TaskDeployment
-from .edges import edge_writers, key_loads, rewire
+from .edges import edge_writers, rewire
 from .intake import GateIntake, Intake, SourceIntake
-from .metrics import process_figures
-from .times import TaskTimes
+from .reporting import FigureReports, LatencyMarkers
 from .wakeups import Wakeups
 
 _log = logging.getLogger("strom")
@@ -104,13 +101,6 @@ class Task:
         self._wakeups = Wakeups()
         self._commits = Wakeups()
         """Of sinks and checkpoints, which go on also when nothing may be emitted any more."""
-        self._wake_metrics = self._wakeups.register(self._on_metrics_due)
-        self._wake_marker = self._wakeups.register(self._on_marker_due)
-        self._marker_due = False
-        """Whether a source is to send a latency marker as soon as its outputs take something."""
-        self._times = TaskTimes(clock.monotonic)
-        self._opened_cpu_s = 0.0
-        """CPU time of this process when the task was open: what its start cost."""
         self._chain = self._build_chain()
         self._source = self._chain.source
         self._complete = False
@@ -128,6 +118,18 @@ class Task:
             lambda: self._intake.replaying,
         )
         self._intake = self._build_intake()
+        self._figures = FigureReports(
+            deployment,
+            endpoint,
+            self._chain,
+            self._checkpoints,
+            clock,
+            self._wakeups,
+            lambda: self.state,
+            report,
+        )
+        self._times = self._figures.times
+        self._markers = LatencyMarkers(deployment, self._chain, clock, self._wakeups)
         self._woken: list[Callable[[], None]] = []
         """Wake-ups of operators that came while the task was halted."""
         self._wired_in = deployment.attempt
@@ -317,8 +319,8 @@ class Task:
         if checkpoints.waiting or self._halted:
             return busy
         if not chain.busy and chain.available:
-            if self._marker_due:
-                self._send_marker()
+            if self._markers.due:
+                self._markers.send(self._intake.ended)
             busy |= self._intake.take()
         elif chain.settled:
             busy |= self._intake.take_barriers()
@@ -329,11 +331,9 @@ class Task:
     def _open(self) -> None:
         self._intake.begin(self._checkpoints.restore())
         self._chain.open()
-        self._opened_cpu_s = time.process_time()
         self.state = TaskState.RUNNING
-        self._on_metrics_due(self._clock.now_ms())
-        if self._source is not None:
-            self._next_marker(self._clock.now_ms())
+        self._figures.open()
+        self._markers.open()
         self._report(TaskRunning(self.deployment.task, self.deployment.attempt))
 
     def _handle_mail(self) -> bool:
@@ -427,7 +427,7 @@ class Task:
             return self._chain.finished > finished
         self.state = TaskState.DRAINED
         self._endpoint.flush()
-        self._send_metrics(self._figures(exact=True))
+        self._figures.send(self._figures.now(exact=True))
         self._report(TaskDrained(self.deployment.task, self.deployment.attempt))
         return True
 
@@ -438,14 +438,14 @@ class Task:
             return
         if not self._chain.committed:
             return
-        figures = self._figures(exact=True)
+        figures = self._figures.now(exact=True)
         self._end(TaskState.FINISHED)
         try:
             # What functions added while they were closed counts; their gauges are asked no more.
             figures["accumulators"] = self._chain.accumulators()
         except OperatorError as error:
             _log.warning("%s; what was added to accumulators in close() is not in them", error)
-        self._send_metrics(figures)
+        self._figures.send(figures)
         self._report(TaskFinished(self.deployment.task, self.deployment.attempt))
 
     def _fail(self, error: BaseException) -> None:
@@ -482,50 +482,3 @@ class Task:
         """What an operator raises here can be told, and not undone (see `operators.closing`)."""
         for error in self._chain.close():
             _log.warning("closing failed: %s", error)
-
-    # --- metrics ---------------------------------------------------------------------------
-
-    def _on_metrics_due(self, now_ms: int) -> None:
-        self._report_metrics()
-        interval = self.deployment.config.metrics_interval.total_seconds() * 1000
-        self._wake_metrics(now_ms + max(1, round(interval)))
-
-    def _next_marker(self, now_ms: int) -> None:
-        interval = self.deployment.config.metrics.latency_interval
-        if interval is not None:
-            self._wake_marker(now_ms + max(1, round(interval.total_seconds() * 1000)))
-
-    def _on_marker_due(self, now_ms: int) -> None:
-        self._marker_due = True
-        self._next_marker(now_ms)
-
-    def _send_marker(self) -> None:
-        """None behind the end of the source: nothing comes there."""
-        self._marker_due = False
-        if not self._intake.ended:
-            d, head = self.deployment, self._chain.head
-            source = d.vertex.operators[0].operator_id
-            marker = LatencyMarker(source, d.task.subtask, self._clock.now_ms())
-            head.guard(head.emit_latency_marker, marker)
-
-    def _report_metrics(self) -> None:
-        self._send_metrics(self._figures())
-
-    def _figures(self, exact: bool = False) -> dict[str, Any]:
-        """`exact`: also those of functions that count on threads of their own."""
-        stats = self._endpoint.statistics()
-        return {
-            "operators": self._chain.metrics(self._clock.monotonic(), exact),
-            "accumulators": self._chain.accumulators(exact),
-            "exchange": stats,
-            "keys": key_loads(self._chain.writers),
-            "state": self.state.value,
-            "times": self._times.report(),
-            "process": {**process_figures(), "opened_cpu_s": self._opened_cpu_s},
-            "restore": self._checkpoints.local.figures(),
-            "checkpoint": self._checkpoints.figures,
-        }
-
-    def _send_metrics(self, figures: dict[str, Any]) -> None:
-        d = self.deployment
-        self._report(MetricsReported(d.task, d.attempt, figures))
