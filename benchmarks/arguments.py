@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from math import isfinite
+from typing import TypeVar
 
 from strom import ConfigurationError, MemorySize
 from strom.core.state_config import backend_named
+
+Name = TypeVar("Name", bound=str)
 
 
 def count(text: str) -> int:
@@ -57,3 +61,20 @@ def backends(text: str) -> list[str]:
         return [backend_named(part) for part in text.split(",")]
     except ConfigurationError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def names_of(said: str, what: str, known: Collection[Name], **sets: Collection[Name]) -> list[Name]:
+    """The names, with commas between, that an option gives; or those of one of `sets`. Ends the
+    program if one is not known, or none is given; `what` they are called then.
+
+    >>> names_of("b,c", "letter", ["a", "b", "c"]), names_of("all", "letter", "ab", all="ab")
+    (['b', 'c'], ['a', 'b'])
+    """
+    if said in sets:
+        return list(sets[said])
+    given = [name for name in said.split(",") if name]
+    found = [name for one in given for name in known if name == one]
+    unknown = [one for one in given if one not in known]
+    if unknown or not found:
+        raise SystemExit(f"no {what} {unknown}: there are {', '.join([*sets, *known])}")
+    return found

@@ -20,6 +20,8 @@ from strom.testing.autoscaling.pipeline import Work
 from strom.testing.autoscaling.promises import broken
 from strom.testing.autoscaling.running import Run, Setting, enough, oracle_seconds, simulate
 
+from .arguments import names_of
+
 SOURCE, MAP, WINDOW, SINK = (VertexId(name) for name in ("source", "map", "window", "sink"))
 
 RATE: Final = 60_000.0
@@ -86,8 +88,4 @@ def _figures(fixed: str, run: Run, oracle: float) -> dict[str, Any]:
 
 def chosen(names: str) -> list[str]:
     """The curves that the text stands for."""
-    found = list(CURVES) if names == "all" else [name for name in names.split(",") if name]
-    unknown = [name for name in found if name not in CURVES]
-    if unknown or not found:
-        raise SystemExit(f"no curve {unknown}: there are all, {', '.join(CURVES)}")
-    return found
+    return names_of(names, "curve", CURVES, all=CURVES)

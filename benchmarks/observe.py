@@ -30,7 +30,7 @@ from typing import Any
 from strom import DiscardSink, JobStatus, MetricsConfig, StreamExecutionEnvironment
 from strom.engine.hosts.driver import JobDriver
 from strom.engine.task.chain_node import ChainNode
-from strom.engine.task.task import Task
+from strom.engine.task.reporting import FigureReports, LatencyMarkers
 from strom.rest.catalogs.one_job import OneJob
 from strom.rest.servers.api import Serving, serve
 
@@ -44,8 +44,8 @@ OPEN_PAGE = ("", "/figures", "/checkpoints")
 """What the dashboard asks for of a job, below its path."""
 
 DONE_FOR_METRICS: list[tuple[type, str]] = [
-    (Task, "_on_metrics_due"),
-    (Task, "_send_marker"),
+    (FigureReports, "_on_due"),
+    (LatencyMarkers, "send"),
     (ChainNode, "_pass_marker"),
     (JobDriver, "metrics"),
     (JobDriver, "samples"),

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from itertools import product
 
-from ..arguments import backends, count, counts, positive, shares, size
+from ..arguments import backends, count, counts, names_of, positive, shares, size
 from ..states import STATES
 from .options import Commands, Line, common, conf, told
 
@@ -153,10 +153,7 @@ def snapshot(options: Namespace) -> Iterator[Line]:
     from ..snapshot import measure_states
     from ..states import STATES
 
-    names = list(STATES) if options.states == "all" else options.states.split(",")
-    unknown = [name for name in names if name not in STATES]
-    if unknown:
-        raise SystemExit(f"no state {unknown}: there are all, {', '.join(STATES)}")
+    names = names_of(options.states, "state", STATES, all=STATES)
     failed = []
     for line in measure_states(names, options.keys, options.rounds):
         failed += [line["state"]] if "error" in line else []
@@ -204,10 +201,7 @@ def statesize(options: Namespace) -> Iterator[Line]:
     """A line per face and size."""
     from ..statesize import ROW_BYTES, lines
 
-    faces = tuple(options.faces.split(","))
-    unknown = [face for face in faces if face not in ROW_BYTES]
-    if unknown:
-        raise SystemExit(f"no face {unknown}: there are {', '.join(ROW_BYTES)}")
+    faces = tuple(names_of(options.faces, "face", ROW_BYTES))
     failed = []
     for line in lines(options.bytes, options.memory, options.seconds, options.steps, faces):
         failed += [line["face"]] if "error" in line else []

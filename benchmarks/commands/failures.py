@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from strom.testing.autoscaling.curves import CURVES
 
-from ..arguments import count, counts, positive
+from ..arguments import count, counts, names_of, positive
 from ..soak_plan import KINDS
 from .options import Commands, Line, common, conf, told
 
@@ -160,13 +160,9 @@ def soak(options: Namespace) -> Iterator[Line]:
     from ..soak_plan import KINDS
 
     o = options
-    kinds = KINDS if o.faults == "all" else tuple(name for name in o.faults.split(",") if name)
-    unknown = [name for name in kinds if name not in KINDS]
-    if unknown and o.faults != "none":
-        raise SystemExit(f"no fault {unknown}: there are all, none, {', '.join(KINDS)}")
+    kinds = names_of(o.faults, "fault", KINDS, all=KINDS, none=())
     given = Input(o.rate, max(1, round(60 * o.minutes)), o.keys)
-    some = () if unknown else kinds
-    line = measure_soak(Soak(given, some, o.every, o.seed, o.parallelism, o.checkpoint_interval))
+    line = measure_soak(Soak(given, kinds, o.every, o.seed, o.parallelism, o.checkpoint_interval))
     yield line
     if not line["right"]:
         raise SystemExit("the output is not right")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 
-from ..arguments import count, positive
+from ..arguments import count, names_of, positive
 from ..measure import Setting
 from ..ported import MODES, PROGRAMS
 from ..workloads import WORKLOADS
@@ -129,10 +129,7 @@ def functions(options: Namespace) -> Iterator[Line]:
     """A line per case."""
     from ..functions import CASES, measure
 
-    names = list(CASES) if options.cases == "all" else options.cases.split(",")
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"no case {unknown}: there are all, {', '.join(CASES)}")
+    names = names_of(options.cases, "case", CASES, all=CASES)
     yield from measure(names, options.events, options.rounds)
 
 
@@ -155,10 +152,7 @@ def ttl(options: Namespace) -> Iterator[Line]:
     """A line per case. Ends the program if one broke."""
     from ..ttl import CASES, measure
 
-    names = list(CASES) if options.cases == "all" else options.cases.split(",")
-    unknown = [name for name in names if name not in CASES]
-    if unknown:
-        raise SystemExit(f"no case {unknown}: there are all, {', '.join(CASES)}")
+    names = names_of(options.cases, "case", CASES, all=CASES)
     failed = []
     for line in measure(names, options.events, options.rounds):
         failed += [line["case"]] if "error" in line else []
@@ -176,11 +170,7 @@ def observe(options: Namespace) -> Iterator[Line]:
 
         yield answers(options.ended, options.running, options.requests)
         return
-    names = options.workloads.split(",")
-    unknown = [name for name in names if name not in WORKLOADS]
-    if unknown:
-        raise SystemExit(f"no workload {unknown}: there are {', '.join(WORKLOADS)}")
-    for name in names:
+    for name in names_of(options.workloads, "workload", WORKLOADS):
         events = options.events or default_events(name)
         setting = Setting(name, events, options.parallelism, options.host)
         how = observe.starts if options.start else observe.measure
@@ -191,12 +181,8 @@ def pyflink(options: Namespace) -> Iterator[Line]:
     """A line per program. Ends the program if there is no PyFlink, or if a program failed."""
     from ..ported import MODES, PROGRAMS, NoPyFlink, measure
 
-    programs = list(PROGRAMS) if options.programs == "all" else options.programs.split(",")
-    modes = list(MODES) if options.modes == "all" else options.modes.split(",")
-    unknown = [name for name in programs if name not in PROGRAMS]
-    unknown += [name for name in modes if name not in MODES]
-    if unknown:
-        raise SystemExit(f"no {unknown}: there are {', '.join([*PROGRAMS, *MODES])}")
+    programs = names_of(options.programs, "program", PROGRAMS, all=PROGRAMS)
+    modes = names_of(options.modes, "mode", MODES, all=MODES)
     failed = []
     try:
         for line in measure(programs, modes, options.seconds, options.parallelism, options.host):
@@ -213,10 +199,7 @@ def connectors(options: Namespace) -> Iterator[Line]:
     no failure."""
     from ..connectors.suite import Amounts, measure
 
-    wanted = list(CONNECTORS) if options.only == "all" else options.only.split(",")
-    unknown = [name for name in wanted if name not in CONNECTORS]
-    if unknown:
-        raise SystemExit(f"no connector {unknown}: there are {', '.join(CONNECTORS)}")
+    wanted = names_of(options.only, "connector", CONNECTORS, all=CONNECTORS)
     amounts = Amounts(
         options.events,
         options.parallelism,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from strom import StromError
 
-from ..arguments import count, counts, milliseconds, positive
+from ..arguments import count, counts, milliseconds, names_of, positive
 from ..before_after import GROUPS, WHOLE
 from ..compare import PEERS
 from ..history import HISTORY, KEPT
@@ -155,17 +155,9 @@ def _report(command: ArgumentParser) -> None:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def chosen(names: str) -> list[str]:
+def queries(said: str) -> list[str]:
     """The workloads that the text stands for."""
-    if names == "all":
-        return list(NEXMARK)
-    if names == "rows":
-        return list(NEXMARK_ROWS)
-    found = [name for name in names.split(",") if name]
-    unknown = [name for name in found if name not in WORKLOADS]
-    if unknown or not found:
-        raise SystemExit(f"no workload {unknown}: there are all, rows, {', '.join(WORKLOADS)}")
-    return found
+    return names_of(said, "workload", WORKLOADS, all=NEXMARK, rows=NEXMARK_ROWS)
 
 
 def settings(options: Namespace) -> list[Setting]:
@@ -178,7 +170,7 @@ def settings(options: Namespace) -> list[Setting]:
             options.checkpoint_interval,
             options.whole_stream,
         )
-        for name in chosen(options.queries)
+        for name in queries(options.queries)
     ]
 
 

@@ -74,15 +74,12 @@ def test_a_report_that_ray_refuses_fails_the_task(monkeypatch: pytest.MonkeyPatc
 
     class Reporting(strom.MapFunction):
         def map(self, value: Any) -> Any:
-            from strom.engine.task.task import Task
+            from strom.engine.task.reporting import FigureReports
 
-            def report_nonsense(task: Task) -> None:
-                from strom.engine.messages import MetricsReported
+            def nonsense(reports: FigureReports, exact: bool = False) -> dict[str, Any]:
+                return {"lock": threading.Lock()}
 
-                d = task.deployment
-                task._report(MetricsReported(d.task, d.attempt, {"lock": threading.Lock()}))
-
-            Task._report_metrics = report_nonsense  # type: ignore[method-assign]
+            FigureReports.now = nonsense  # type: ignore[method-assign]
             return value
 
     text = failure(numbers(environment(config(), "ray")).map(Reporting()), 40.0)
