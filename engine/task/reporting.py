@@ -58,8 +58,12 @@ class FigureReports:
         self._on_due(self._clock.now_ms())
 
     def _on_due(self, now_ms: int) -> None:
-        self.send(self.now())
+        self.report()
         self._wake(now_ms + self._interval_ms)
+
+    def report(self) -> None:
+        """Those of now. Of functions, what they say by themselves."""
+        self.send(self.now())
 
     def now(self, exact: bool = False) -> dict[str, Any]:
         """All figures. `exact`: also those of functions that count on threads of their own."""

@@ -40,7 +40,7 @@ from ...engine.hosts.cooperative import CooperativeCluster
 from ...engine.hosts.driver import JobDriver
 from ...engine.messages import CheckpointDeclined, TaskFailed, TaskReport
 from ...engine.task.chain_node import ChainNode
-from ...engine.task.task import Task
+from ...engine.task.reporting import FigureReports
 from .case import Case
 from .partitions import Partitions
 from .sinks import CLOSED, Outside, StagedWriter
@@ -347,24 +347,24 @@ def watching(invariants: Invariants, outside: Outside, case: Case) -> Iterator[N
 
         return wrapped
 
-    wrap(ChannelSender, "write", before(invariants.wrote))
-    wrap(ChannelSender, "write_control", before(invariants.wrote_control))
-    wrap(Gate, "poll", polling)
-    wrap(Gate, "poll_barrier", polling)
-    wrap(ChainNode, "process_watermark", before(invariants.time_at))
-    wrap(CollectWriter, "commit", may_fail)
-    wrap(CollectWriter, "commit", before(invariants.committing))
-    wrap(StagedWriter, "_publish", before(invariants.committing))
-    if not case.figures:
-        wrap(Task, "_report_metrics", lambda _: lambda task: None)
-    wrap(InProcessEndpoint, "accept", behind(invariants.wired))
-    if case.partitions:
-        wrap(InProcessEndpoint, "_send", unless_cut_off)
-    for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
-        wrap(storage, "publish", behind(invariants.stored))
-        wrap(storage, "delete", before(invariants.deleting))
-    wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))
     try:
+        wrap(ChannelSender, "write", before(invariants.wrote))
+        wrap(ChannelSender, "write_control", before(invariants.wrote_control))
+        wrap(Gate, "poll", polling)
+        wrap(Gate, "poll_barrier", polling)
+        wrap(ChainNode, "process_watermark", before(invariants.time_at))
+        wrap(CollectWriter, "commit", may_fail)
+        wrap(CollectWriter, "commit", before(invariants.committing))
+        wrap(StagedWriter, "_publish", before(invariants.committing))
+        if not case.figures:
+            wrap(FigureReports, "report", lambda _: lambda reports: None)
+        wrap(InProcessEndpoint, "accept", behind(invariants.wired))
+        if case.partitions:
+            wrap(InProcessEndpoint, "_send", unless_cut_off)
+        for storage in (FilesInMemory, MemoryStorage, FileStorage, FolderStorage):
+            wrap(storage, "publish", behind(invariants.stored))
+            wrap(storage, "delete", before(invariants.deleting))
+        wrap(InProcessEndpoint, "pump", before(lambda endpoint, _: invariants.used(endpoint)))
         yield
     finally:
         for restore in reversed(undo):
