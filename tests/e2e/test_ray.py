@@ -188,7 +188,7 @@ def test_a_job_can_be_followed_from_elsewhere() -> None:
     result = other.get_job_execution_result()
     assert result.job_id == client.get_job_id()
     assert other.get_job_status().is_terminal
-    with pytest.raises(ValueError, match="strom-job-nonsense"):
+    with pytest.raises(ValueError, match="this cluster has no job 'nonsense'"):
         RayJobClient.attach("nonsense")
 
 
