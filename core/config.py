@@ -203,6 +203,8 @@ class ExchangeConfig:
     exclusive_buffers: int = 2
     floating_buffers: int = 8
     buffer_timeout: timedelta = timedelta(milliseconds=10)
+    shared_memory: bool = True
+    """Whether buffers between tasks of one machine go through memory that both have."""
     bind_host: str | None = None
     """Where tasks listen. None: on the loopback interface, or on their machine's address as Ray
     knows it if the job's tasks are on several."""
@@ -220,6 +222,7 @@ class ExchangeConfig:
         check_count("exclusive_buffers", self.exclusive_buffers, 1)
         check_count("floating_buffers", self.floating_buffers, 0)
         check_duration("buffer_timeout", self.buffer_timeout)
+        check_kind("shared_memory", self.shared_memory, bool)
         check_kind("bind_host", self.bind_host, str, type(None))
         check_kind("encrypted", self.encrypted, bool)
         check_duration("heartbeat_interval", self.heartbeat_interval, positive=True)

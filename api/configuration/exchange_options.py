@@ -54,6 +54,14 @@ EXCHANGE_OPTIONS: Final = (
         "shared by channels",
     ),
     known(
+        "strom.exchange.shared-memory",
+        BOOLEAN,
+        True,
+        _exchange("shared_memory"),
+        "whether buffers between tasks of one machine go through memory that both have, and not "
+        "through the kernel",
+    ),
+    known(
         "strom.exchange.bind-host",
         STRING,
         None,

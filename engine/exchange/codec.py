@@ -26,6 +26,7 @@ from .pickling import pickle_values, unpickle_values
 from .wire import (
     HAS_TIMESTAMPS,
     MAX_PAYLOAD,
+    SHARED,
     STARVED,
     Frame,
     Kind,
@@ -66,16 +67,24 @@ class ChannelEncoder:
         return kind, [np.ascontiguousarray(stamps, dtype="<i8"), body]
 
     def frames(
-        self, batch: Batch, kind: Kind, payload: Parts, backlog: int, starved: bool = False
+        self,
+        batch: Batch,
+        kind: Kind,
+        payload: Parts,
+        backlog: int,
+        starved: bool = False,
+        shared: bool = False,
     ) -> Parts:
-        """Everything to send for a payload of `encode`, in order."""
+        """Everything to send for a payload of `encode`, in order; of one that is `shared`, for the
+        place that it has."""
         size = sum(memoryview(part).nbytes for part in payload)
         if size > MAX_PAYLOAD:
             raise SerializationError(
                 f"channel {self._channel}: a batch of {len(batch)} rows takes {size} bytes, "
                 f"at most {MAX_PAYLOAD} can be sent; make its records smaller"
             )
-        flags = (0 if batch.timestamps is None else HAS_TIMESTAMPS) | (STARVED if starved else 0)
+        flags = 0 if batch.timestamps is None else HAS_TIMESTAMPS
+        flags |= (STARVED if starved else 0) | (SHARED if shared else 0)
         start = header(kind, size, self._channel, backlog, len(batch), flags)
         parts: Parts = [start, *payload]
         if kind in (Kind.COLUMNS, Kind.CODES) and isinstance(batch, ColumnBatch):

@@ -8,6 +8,7 @@ endpoint tells them when to read, and looks at `stream.pending` to learn whether
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ...core.batch import ColumnBatch, ObjectBatch
 from ...core.config import ExchangeConfig
@@ -19,12 +20,15 @@ from .gate import Gate
 from .listener import remote
 from .metering import OUTGOING_LIMIT, Traffic, frame_limit
 from .sender import Departure, SenderLink
+from .shared_memory import MOST_SLOTS, LentSlots, OwnSlots
 from .stream import FrameStream
 from .wire import (
     BUFFERS,
+    SHARED,
     STARVED,
     Frame,
     Kind,
+    check_timestamps,
     control_frame,
     credit_frame,
     decode_control,
@@ -45,8 +49,25 @@ class OutgoingConnection:
         self.over = False
         """The receiver closed in good order; nothing more needs to be sent."""
         self._encoders: dict[int, ChannelEncoder] = {}
+        self._config = config
         self._limit = frame_limit(config)
         self._traffic = traffic
+        self.slots: OwnSlots | None = None
+        """What buffers are put into; None: they go through the socket."""
+
+    def share(self, stream: FrameStream) -> None:
+        """Before anything is sent: offer the receiver memory, if it is on this machine."""
+        if not self._config.shared_memory or remote(stream.socket):
+            return
+        buffers = len(self.link.senders) * self._config.exclusive_buffers
+        count = min(MOST_SLOTS, buffers + self._config.floating_buffers)
+        try:
+            slots = OwnSlots(count, self._limit)
+        except (OSError, AttributeError):  # no such memory here, or no more
+            return
+        if stream.hand_over(small_frame(Kind.MEMORY, slots.told), slots.descriptor):
+            self.slots = slots
+        slots.handed_over()
 
     def send(self) -> bool:
         """Hand the socket what it takes of what credit allows; whether anything moved."""
@@ -102,7 +123,11 @@ class OutgoingConnection:
         if size > self._limit and len(batch) > 1:
             departure.sender.put_back(batch, size)
             return
-        stream.queue(encoder.frames(batch, kind, payload, departure.backlog, departure.starved))
+        place = None if self.slots is None else self.slots.take(payload, size)
+        shared = place is not None
+        payload = payload if place is None else [place]
+        backlog, starved = departure.backlog, departure.starved
+        stream.queue(encoder.frames(batch, kind, payload, backlog, starved, shared))
         self._traffic.bytes_sent += size
         self._traffic.buffers_sent += 1
 
@@ -118,6 +143,10 @@ class OutgoingConnection:
             if not self.finished:
                 raise TransportError("it closed before the end of the data")
             self.over = True
+        elif frame.kind is Kind.FREE and self.slots is not None:
+            self.slots.give_back(frame.payload)
+        elif frame.kind is Kind.MEMORY and self.slots is not None:
+            self.slots.accept()
         elif frame.kind is not Kind.HEARTBEAT:
             raise TransportError(f"unexpected {frame.kind.name} frame from a receiver")
 
@@ -152,6 +181,8 @@ class IncomingConnection:
         self._inputs = {c.id: (c.target_index, ChannelDecoder()) for c in channels}
         self._channel_ids = {c.target_index: c.id for c in channels}
         self._traffic = traffic
+        self.slots: LentSlots | None = None
+        """What buffers may lie in; None: they come through the socket."""
         exclusive = gate.ledger.exclusive
         self.grant([(channel.target_index, exclusive) for channel in channels])
 
@@ -164,6 +195,11 @@ class IncomingConnection:
     def send(self) -> bool:
         return self.stream is not None and bool(self.stream.pending) and self.stream.flush()
 
+    def free_slots(self) -> None:
+        """Tell the sender of slots that nobody here uses any more, with the next `send`."""
+        if self.slots is not None and self.stream is not None and (freed := self.slots.freed()):
+            self.stream.queue([small_frame(Kind.FREE, freed)])
+
     def receive(self, frame: Frame) -> None:
         """A frame from the sender: goes to the gate as it is."""
         if frame.kind is Kind.CLOSE:
@@ -173,11 +209,16 @@ class IncomingConnection:
             return
         if frame.kind is Kind.HEARTBEAT:
             return
+        if frame.kind is Kind.MEMORY and self.slots is None:
+            self._accept(frame)
+            return
         known = self._inputs.get(ChannelId(frame.channel))
         if known is None:
             raise TransportError(f"it wrote to channel {frame.channel}, which is not its own")
         index, decoder = known
         if frame.kind in BUFFERS:
+            if frame.flags & SHARED:
+                self._borrow(frame)
             decoder.admit(frame)
             self._traffic.bytes_received += frame.length
             self._traffic.buffers_received += 1
@@ -192,6 +233,25 @@ class IncomingConnection:
         else:
             raise TransportError(f"unexpected {frame.kind.name} frame from a sender")
 
+    def _accept(self, frame: Frame) -> None:
+        """Memory is offered, and taken if it can be read."""
+        assert self.stream is not None
+        descriptor = self.stream.take_descriptor()
+        if descriptor is not None:
+            with suppress(OSError):
+                self.slots = LentSlots(frame.payload, descriptor)
+                self.stream.queue([small_frame(Kind.MEMORY)])
+
+    def _borrow(self, frame: Frame) -> None:
+        """Its payload is where it says."""
+        if self.slots is None:
+            raise TransportError(
+                "it says that a buffer is in shared memory, of which there is none"
+            )
+        frame.payload = self.slots.lend(frame.payload)
+        frame.length = frame.payload.size
+        check_timestamps(frame)
+
     @property
     def finished(self) -> bool:
         """The end of the data has arrived on every channel."""
@@ -202,7 +262,9 @@ Connection = OutgoingConnection | IncomingConnection
 
 
 def say_goodbye(connection: Connection) -> None:
-    """Close in good order if the data is complete, else abruptly, which the peer reports."""
+    """Close in good order if the data is complete, else abruptly, which the peer reports. Shared
+    memory stays for as long as anybody uses something in it."""
+    connection.slots = None
     stream = connection.stream
     if stream is None:
         return

@@ -41,6 +41,9 @@ from .wire import Frame
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 SHORTEST_SECRET = 16
 
+MOST_SHARED = 64
+"""Connections of one task that share memory: each takes a descriptor more at either end."""
+
 
 class SocketEndpoint:
     """Implements `Endpoint`. `secret`: the job's, at least 16 random bytes, the same in all tasks.
@@ -233,6 +236,8 @@ class SocketEndpoint:
 
     def _start(self, connection: Connection, stream: FrameStream) -> None:
         connection.stream = stream
+        if isinstance(connection, OutgoingConnection) and len(self._outgoing) <= MOST_SHARED:
+            connection.share(stream)
         self._selector.register(
             stream.socket, READ, lambda mask: self._on_ready(connection, stream, mask)
         )
@@ -272,6 +277,7 @@ class SocketEndpoint:
         self._fail(TransportError(f"connection to {role} {peer} broke: {reason}"))
 
     def _hang_up(self, connection: Connection) -> None:
+        connection.slots = None
         if connection.stream is not None:
             self._heartbeats.remove(connection)
             self._selector.unregister(connection.stream.socket)
@@ -339,6 +345,7 @@ class SocketEndpoint:
             if outgoing.link.active or (outgoing.stream is not None and outgoing.stream.pending):
                 moved |= self._move(outgoing)
         for incoming in self._incoming.values():
+            incoming.free_slots()
             if incoming.stream is not None and incoming.stream.pending:
                 moved |= self._move(incoming)
         return moved

@@ -6,14 +6,17 @@ Socket errors surface as OSError; the owner knows the peer and names it.
 
 from __future__ import annotations
 
+import os
 import select
 import socket
+import struct
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
 from .encryption import SecureSocket
+from .listener import remote
 from .metering import InFlight
 from .wire import Frame, FrameReader, Kind, header
 
@@ -25,6 +28,8 @@ MOST_BYTES: Final = 4 << 20
 
 LINGER_STEPS: Final = 100
 LINGER_STEP_S: Final = 0.01
+
+_DESCRIPTOR: Final = struct.Struct("i")
 
 HEARTBEAT: Final = memoryview(header(Kind.HEARTBEAT, 0))
 
@@ -45,6 +50,29 @@ class FrameStream:
         """What of `pending` the meter does not know of yet."""
         self._meter = meter
         self._reader = FrameReader()
+        self._descriptor: int | None = None
+        """That came along, and nobody has taken yet."""
+        far = isinstance(connection, SecureSocket) or remote(connection)
+        self._room = 0 if far else socket.CMSG_LEN(_DESCRIPTOR.size)
+        """For one to come along: the first that does is the last."""
+
+    def hand_over(self, frame: bytes, descriptor: int) -> bool:
+        """Send a frame with a descriptor, which the receiver gets one of its own for, ahead of all
+        else; whether the socket took it. On a unix socket only."""
+        assert not self.pending, "something waits to be sent"
+        passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, _DESCRIPTOR.pack(descriptor))
+        try:
+            sent = self.socket.sendmsg([frame], [passed])
+        except BlockingIOError:
+            return False
+        self.queue([memoryview(frame)[sent:]])
+        return True
+
+    def take_descriptor(self) -> int | None:
+        """The one that came along; who takes it closes it. None: none did, or this process can have
+        no more."""
+        found, self._descriptor = self._descriptor, None
+        return found
 
     def queue(self, parts: Iterable[Any]) -> int:
         """Send these bytes-like parts after all before; returns their size. Does not send yet."""
@@ -110,7 +138,7 @@ class FrameStream:
         while total < MOST_BYTES:
             targets = self._reader.targets()
             try:
-                count = self.socket.recvmsg_into(targets)[0]
+                count = self._receive_into(targets)
             except BlockingIOError:
                 break
             except OSError:
@@ -126,6 +154,16 @@ class FrameStream:
             if count < sum(map(len, targets)):
                 break  # the socket is empty; saves asking once more
         return frames
+
+    def _receive_into(self, targets: list[memoryview]) -> int:
+        if not self._room:
+            return int(self.socket.recvmsg_into(targets)[0])
+        flags = socket.MSG_CMSG_CLOEXEC
+        count, passed, _, _ = self.socket.recvmsg_into(targets, self._room, flags)
+        for level, kind, data in passed:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._descriptor, self._room = _DESCRIPTOR.unpack_from(data)[0], 0
+        return int(count)
 
     def linger(self) -> None:
         """Before an orderly close: let the kernel deliver what was handed to it, up to a second.
@@ -156,6 +194,9 @@ class FrameStream:
         self._meter.sub(self.pending)
         self.pending = 0
         self._out.clear()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
         self.socket.close()
 
 

@@ -33,6 +33,8 @@ MAX_PAYLOAD: Final = 1 << 30
 HAS_TIMESTAMPS: Final = 1
 STARVED: Final = 2
 """Of a buffer: more wait behind it, and it took the last credit."""
+SHARED: Final = 4
+"""Of a buffer: the payload says where in shared memory it is (`shared_memory`)."""
 
 
 class Kind(IntEnum):
@@ -57,6 +59,10 @@ class Kind(IntEnum):
     """The dictionary of one column of the CODES frames that follow on this channel."""
     HEARTBEAT = 11
     """The peer lives; either way, and nothing else."""
+    MEMORY = 12
+    """From sender to receiver, once, with the descriptor of memory that buffers may lie in."""
+    FREE = 13
+    """Slots of that which the receiver uses no more."""
 
 
 BUFFERS: Final = frozenset({Kind.COLUMNS, Kind.CODES, Kind.STREAM, Kind.OBJECTS})
@@ -93,9 +99,16 @@ def parse_header(data: Any, offset: int = 0) -> Frame:
             f"{KINDS[kind].name} frame of {length} bytes: must be a multiple of 8, "
             f"at most {MAX_PAYLOAD}"
         )
-    if kind in BUFFERS and flags & HAS_TIMESTAMPS and rows * 8 > length:
-        raise TransportError(f"{rows} timestamps do not fit a frame of {length} bytes")
-    return Frame(KINDS[kind], flags, channel, backlog, rows, length)
+    frame = Frame(KINDS[kind], flags, channel, backlog, rows, length)
+    if not flags & SHARED:
+        check_timestamps(frame)
+    return frame
+
+
+def check_timestamps(frame: Frame) -> None:
+    """TransportError if a buffer has no room for those that it says it has."""
+    if frame.kind in BUFFERS and frame.flags & HAS_TIMESTAMPS and frame.rows * 8 > frame.length:
+        raise TransportError(f"{frame.rows} timestamps do not fit a frame of {frame.length} bytes")
 
 
 def header(
