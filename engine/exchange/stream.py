@@ -58,12 +58,13 @@ class FrameStream:
 
     def hand_over(self, frame: bytes, descriptor: int) -> bool:
         """Send a frame with a descriptor, which the receiver gets one of its own for, ahead of all
-        else; whether the socket took it. On a unix socket only."""
+        else; whether the socket took it. An error is found by the next `flush`. On a unix socket
+        only."""
         assert not self.pending, "something waits to be sent"
         passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, _DESCRIPTOR.pack(descriptor))
         try:
             sent = self.socket.sendmsg([frame], [passed])
-        except BlockingIOError:
+        except OSError:
             return False
         self.queue([memoryview(frame)[sent:]])
         return True

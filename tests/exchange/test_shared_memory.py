@@ -8,6 +8,7 @@ import gc
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -219,7 +220,26 @@ def lost(one: stream.FrameStream) -> None:
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("what", ["memfd_create", "seals", "mmap", "descriptor"])
+def not_handed_over(one: stream.FrameStream, frame: bytes, descriptor: int) -> bool:
+    return False
+
+
+def test_a_receiver_that_is_gone_when_memory_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found out about, and not waited for."""
+    original = stream.FrameStream.hand_over
+
+    def behind_its_end(one: stream.FrameStream, frame: bytes, descriptor: int) -> bool:
+        one.socket.shutdown(socket.SHUT_WR)  # sendmsg fails as on a connection that broke
+        handed = original(one, frame, descriptor)
+        assert not handed
+        return handed
+
+    monkeypatch.setattr(stream.FrameStream, "hand_over", behind_its_end)
+    with pytest.raises(TransportError, match="connection to sender"):
+        Pair()
+
+
+@pytest.mark.parametrize("what", ["memfd_create", "seals", "mmap", "full", "descriptor"])
 def test_where_it_cannot_be_had_buffers_go_through_the_socket(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +250,8 @@ def test_where_it_cannot_be_had_buffers_go_through_the_socket(
         monkeypatch.setattr(shared_memory.fcntl, "fcntl", refused)
     elif what == "mmap":
         monkeypatch.setattr(shared_memory.mmap, "mmap", refused)
+    elif what == "full":
+        monkeypatch.setattr(stream.FrameStream, "hand_over", not_handed_over)
     else:
         monkeypatch.setattr(stream.FrameStream, "take_descriptor", lost)
     pair = Pair()
