@@ -45,7 +45,8 @@ class SimulationPlan:
     job's autoscaler, if it is enabled, has it rescaled by a whim; 0: it decides by figures, of
     which there are none under a virtual clock. `shortages`: so often tasks that are started find
     room for fewer, and later there is more. `amid`: so many tasks or coordinators crash while tasks
-    stop and start for a rescale. `slow_writers`: the same delay of what tasks write. `hangs`: of a
+    stop and start for a rescale. `at_stop`: so many coordinators crash while the job is stopped
+    with a savepoint. `slow_writers`: the same delay of what tasks write. `hangs`: of a
     thousand pieces of work (of workers and writers) so many take `hang_ms` to begin. `slow_tasks`:
     so many of a hundred tasks are seldom given a step. `brisk`: who had nothing to do is left out
     until it may have heard of something, and time passes once all are: fewer steps, and other
@@ -77,6 +78,7 @@ class SimulationPlan:
     own_rescales: int = 0
     shortages: int = 0
     amid: int = 0
+    at_stop: int = 0
     brisk: bool = False
     choices: int | None = None
     max_steps: int = 1_000_000

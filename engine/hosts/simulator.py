@@ -87,6 +87,7 @@ class Simulation:
         self._crashes_left = plan.crash_after_checkpoints
         self._late = LateCoordinators(plan)
         self._amid, self._chance = plan.amid, random.Random(f"amid-{plan.seed}")
+        self._at_stop, self._fate = plan.at_stop, random.Random(f"stop-{plan.seed}")
         """So many crashes wait for a rescale, and when they come."""
         self._seen = 0
         """Completed checkpoints after which somebody could have crashed."""
@@ -328,6 +329,10 @@ class Simulation:
             if self._chance.random() < 0.5:
                 self._crash_one()
             else:
+                self._replace_coordinator()
+        if self._at_stop and self._halting and self._fate.random() < 0.03:
+            self._at_stop -= 1
+            if not self._staff.driver.ended:
                 self._replace_coordinator()
         if self._cut_off_steps and self._result.steps >= self._cut_off_steps[0]:
             self._cut_off_steps.pop(0)

@@ -47,7 +47,8 @@ class Case:
     savepoints: asked for on the way. live: rescales of the running job that are; of a hundred of
     these `deals` deal key groups unevenly. own: rescales by an autoscaler that wants anything;
     looks: how often it looks (ms). short: starts of tasks for which there is room for fewer; it
-    grows again. amid: tasks or coordinators that crash while tasks stop and start for a rescale.
+    grows again. amid: tasks or coordinators that crash while tasks stop and start for a rescale;
+    at_stop: coordinators that do while a life is stopped with a savepoint.
     failing: of a thousand calls of the storage so many fail. cut_offs: coordinators of the last
     life that are taken for dead with all their tasks, and come back up to `away` ms later. late: of
     that life, held up for as long, before they have begun, while others take over; they crash then.
@@ -102,6 +103,7 @@ class Case:
     looks: int = 1
     short: int = 0
     amid: int = 0
+    at_stop: int = 0
 
     def __str__(self) -> str:
         default = Case()

@@ -20,19 +20,19 @@ from .topologies import TOPOLOGIES
 class Faults:
     """The most of what may go wrong in one run; each seed draws how much does.
 
-    crashes: tasks, at any step. coordinators: coordinators, and all tasks with them. after: tasks
-    right behind a completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job
-    is stopped, and goes on at another parallelism from a checkpoint or savepoint. live: so often it
-    is rescaled while it runs. deals: whether key groups are dealt unevenly then, now and then. own:
-    so often its autoscaler does that. short: so often there is too little room for it. amid: tasks
-    or coordinators while it is rescaled. storage: whether calls of the checkpoint storage fail.
-    hangs: whether some take longer than checkpoints may.
-    slow: whether some tasks and writers are slow. rocksdb: whether state is in RocksDB now and
-    then. cut_offs: coordinators that are taken for dead, with all their tasks, and go on while
-    others begin. late: those that come for one that has crashed, and are held up before they have
-    begun, while others take over. partitions: tasks that are cut off from others, or from the
-    coordinator, for a time. commits: whether what sinks write to is away now and then. modes,
-    storages: which are drawn.
+    crashes: tasks, at any step. coordinators: coordinators, and all tasks with them; beside these,
+    now and then one while the job is stopped with a savepoint. after: tasks right behind a
+    completed checkpoint. savepoints: asked for meanwhile. rescales: so often the job is stopped,
+    and goes on at another parallelism from a checkpoint or savepoint. live: so often it is rescaled
+    while it runs. deals: whether key groups are dealt unevenly then, now and then. own: so often
+    its autoscaler does that. short: so often there is too little room for it. amid: tasks or
+    coordinators while it is rescaled. storage: whether calls of the checkpoint storage fail. hangs:
+    whether some take longer than checkpoints may. slow: whether some tasks and writers are slow.
+    rocksdb: whether state is in RocksDB now and then. cut_offs: coordinators that are taken for
+    dead, with all their tasks, and go on while others begin. late: those that come for one that has
+    crashed, and are held up before they have begun, while others take over. partitions: tasks that
+    are cut off from others, or from the coordinator, for a time. commits: whether what sinks write
+    to is away now and then. modes, storages: which are drawn.
     """
 
     crashes: int = 2
@@ -153,6 +153,8 @@ def draw(
     fates = random.Random(f"amid {seed}")
     moved = storage != "memory" and (live or own or short)
     amid = fates.randint(0, faults.amid) if moved and faults.amid else 0
+    stops = random.Random(f"at_stop {seed}")
+    at_stop = int(stops.random() < 0.5) if storage != "memory" and faults.coordinators else 0
     widths = tuple(rng.choice(PARALLELISMS) for _ in range(lives))
     if live or own or short:  # what is planned for one subtask stays at that
         widths = tuple(max(2, width) for width in widths)
@@ -167,7 +169,7 @@ def draw(
         retained=rng.choice((1, 1, 2, 3)),
         storage=storage,
         backend=backend,
-        ends=rng.choice(ends) if lives > 1 else "itself",
+        ends=(end := rng.choice(ends) if lives > 1 else "itself"),
         stop=rng.randint(1, 3),
         crashes=rng.randint(0, faults.crashes),
         coordinators=rng.randint(0, faults.coordinators),
@@ -192,4 +194,5 @@ def draw(
         looks=looks,
         short=short,
         amid=amid,
+        at_stop=at_stop if end == "savepoint" else 0,
     )

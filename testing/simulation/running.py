@@ -146,6 +146,7 @@ def plan_of(case: Case, life: int, where: str) -> SimulationPlan:
         own_rescales=case.own,
         shortages=case.short,
         amid=case.amid,
+        at_stop=case.at_stop if halts else 0,
         savepoint_directory=where,
         stop_after_checkpoint=None if last or halts else case.stop,
         halt_after_checkpoint=case.stop if halts else None,

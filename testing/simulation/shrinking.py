@@ -86,6 +86,7 @@ _OFF: dict[str, Any] = {
     "own": 0,
     "looks": Case.looks,
     "short": 0,
+    "at_stop": 0,
     "failing": 0,
     "hangs": 0,
     "partitions": 0,
