@@ -123,5 +123,5 @@ def test_no_pyflink(monkeypatch: pytest.MonkeyPatch, setting: str | None, messag
 
 def test_unknown_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["benchmarks", "pyflink", "--modes", "thread,warp"])
-    with pytest.raises(SystemExit, match=r"no \['warp'\]"):
+    with pytest.raises(SystemExit, match=r"no mode \['warp'\]"):
         cli.main()

@@ -18,6 +18,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 from strom import DiscardSink
 from strom.core.errors import FencedError, ResourceError
 from strom.core.ids import Attempt, TaskId
+from strom.engine.exchange.endpoint import Wiring
 from strom.engine.hosts import ray_cluster, ray_task, task_maker
 from strom.engine.hosts.cluster_events import TaskLost
 from strom.engine.hosts.job_record import Begun, JobRecord
@@ -113,12 +114,13 @@ class World:
 
     def deployment(self, subtask: int, attempt: int, *sends_to: int) -> Any:
         targets = [TaskId(self.vertex.id, other) for other in sends_to]
+        outputs: Any = tuple(SimpleNamespace(target=target) for target in targets)
         return SimpleNamespace(
             task=TaskId(self.vertex.id, subtask),
             attempt=Attempt(attempt),
             log_scope=LogScope("a1", "two"),
-            inputs=(),
-            outputs=tuple(SimpleNamespace(target=target) for target in targets),
+            outputs=outputs,
+            wiring=lambda peers: Wiring(attempt, (), outputs, peers),
             deals={},
             shape="1,2",
             storage=None,
