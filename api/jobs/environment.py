@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -51,15 +50,14 @@ from ..types.declared import Declared
 from ..types.durations import Interval
 from .autoscaled import check_autoscaled, warn_of_strangers
 from .caches import Caches
+from .dashboard import Dashboard
 from .host import (
     DetachedJobExecutionResult,
     Host,
     JobClient,
     JobExecutionResult,
-    JobPages,
     default_host,
     open_host,
-    open_pages,
 )
 from .recording import check_recorded
 from .refused import Refused
@@ -93,7 +91,7 @@ class Environment(Refused):
         self._host_options = host_options
         self._opened: Host | None = None
         """The host, once opened."""
-        self._pages: JobPages | None = None
+        self._dashboard = Dashboard()
         """The dashboard of the last job that was to have one."""
         self._caches = Caches(self._open)
 
@@ -378,12 +376,12 @@ class Environment(Refused):
         graph = self.get_job_graph(job_name)
         if not graph.config.wait and self._host_now() == "ray":
             client = self._submit(graph)
-            self._show(client, dashboard)
+            self._dashboard.show(client, dashboard)
             return DetachedJobExecutionResult(str(client.get_job_id()), 0.0)
         graph = self._waited_for(graph)
         client = self._submit(graph)
         try:
-            self._show(client, dashboard)
+            self._dashboard.show(client, dashboard)
             return client.get_job_execution_result()
         except StromError:
             raise
@@ -397,14 +395,14 @@ class Environment(Refused):
         """Start the job and return at once. On Ray it outlives this program, unless it is attached
         (`set_attached`). `dashboard`: as of `execute`."""
         client = self._submit(self.get_job_graph(job_name))
-        self._show(client, dashboard)
+        self._dashboard.show(client, dashboard)
         return client
 
     def close(self) -> None:
         """Close the host if it was opened here by name, and the dashboard, and free what is cached.
         The environment stays usable."""
         self._caches.close()
-        self._close_pages()
+        self._dashboard.close()
         opened, self._opened = self._opened, None
         if opened is not None and not isinstance(self._host, Host):
             close = getattr(opened, "close", None)
@@ -466,24 +464,6 @@ class Environment(Refused):
         if graph.config.attached is not None:
             return graph
         return replace(graph, config=replace(graph.config, attached=True))
-
-    def _show(self, client: JobClient, wanted: bool) -> None:
-        """Open the job's dashboard and say where it is, or why there is none: the job goes on
-        without. The one before is closed."""
-        if not wanted:
-            return
-        self._close_pages()
-        try:
-            self._pages = open_pages(client)
-        except StromError as error:
-            print(f"strom: no dashboard: {error}", file=sys.stderr)
-            return
-        print(f"strom: dashboard of job {client.get_job_id()}: {self._pages.url}", flush=True)
-
-    def _close_pages(self) -> None:
-        opened, self._pages = self._pages, None
-        if opened is not None:
-            opened.close()
 
     def _submit(self, graph: JobGraph) -> JobClient:
         client = self._start(graph)

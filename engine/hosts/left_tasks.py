@@ -3,7 +3,7 @@ are, ended."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
@@ -13,6 +13,8 @@ import ray
 from ray.util.placement_group import get_placement_group
 
 from ...core.errors import FencedError
+from ...core.ids import TaskId
+from ..accounts import TaskAccount
 from .added_slots import give_back_added
 from .control_service import patiently
 from .coordinator_names import named_actors
@@ -70,7 +72,30 @@ def ask_all(actors: Sequence[Any], coordinator: Any, term: int) -> list[tuple[An
     return said
 
 
-def attempt_of(one: tuple[Any, Found]) -> int:
+def sort_out(
+    said: Iterable[tuple[Any, Found | None]], wanted: Callable[[TaskId], bool]
+) -> tuple[dict[TaskId, tuple[Any, Found]], list[TaskAccount]]:
+    """Of what `ask_all` gives: one actor for each task that the job has (`wanted`), and what
+    others say that had a task. The others are ended."""
+    found: dict[TaskId, tuple[Any, Found]] = {}
+    others: list[TaskAccount] = []
+    for actor, answer in said:
+        if answer is None or answer.task is None or answer.address is None:
+            ray.kill(actor, no_restart=True)
+            continue
+        one, task = (actor, answer), answer.task
+        if not wanted(task):  # of a graph that the job has no more, or not yet
+            others += [] if answer.account is None else [answer.account]
+            ray.kill(actor, no_restart=True)
+            continue
+        if task in found:  # a process that was to be ended when the coordinator died
+            former, one = sorted((found[task], one), key=_attempt_of)
+            ray.kill(former[0], no_restart=True)
+        found[task] = one
+    return found, others
+
+
+def _attempt_of(one: tuple[Any, Found]) -> int:
     """In which it is, or was; below all if it never was."""
     account = one[1].account
     return -1 if account is None else account.attempt

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -40,10 +41,10 @@ from .control_service import patiently
 from .job_record import JobRecord
 from .kept_slots import KeptSlots
 from .last_words import Whereabouts, how_it_died
-from .left_tasks import ask_all, attempt_of, tasks_of
+from .left_tasks import ask_all, sort_out, tasks_of
 from .mail import rewired, sealed
 from .node_deaths import death_of
-from .ray_task import Admittance, Found
+from .ray_task import Admittance
 from .ready_tasks import Taker, fits
 from .resequencer import Numbering
 from .room_to_come import RoomToCome, has_task
@@ -167,21 +168,8 @@ class RayCluster:
         """What the tasks say that run; from now on they hear this coordinator. A process that does
         not answer, or has nothing to do, is ended. FencedError if they hear a later one."""
         self._looked = True
-        found: dict[TaskId, tuple[Any, Found]] = {}
-        others: list[TaskAccount] = []
-        for actor, answer in ask_all(tasks_of(self._name), self._coordinator, self._term):
-            if answer is None or answer.task is None or answer.address is None:
-                ray.kill(actor, no_restart=True)
-                continue
-            one, task = (actor, answer), answer.task
-            if not has_task(self._job, task):  # of a graph that the job has no more, or not yet
-                others += [] if answer.account is None else [answer.account]
-                ray.kill(actor, no_restart=True)
-                continue
-            if task in found:  # a process that was to be ended when the coordinator died
-                former, one = sorted((found[task], one), key=attempt_of)
-                ray.kill(former[0], no_restart=True)
-            found[task] = one
+        said = ask_all(tasks_of(self._name), self._coordinator, self._term)
+        found, others = sort_out(said, partial(has_task, self._job))
         for task, (_, answer) in found.items():
             self._maker.admittance = answer.admittance or self._maker.admittance
             self._processes[task] = answer.process

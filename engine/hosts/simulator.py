@@ -87,8 +87,9 @@ class Simulation:
         self._crashes_left = plan.crash_after_checkpoints
         self._late = LateCoordinators(plan)
         self._amid, self._chance = plan.amid, random.Random(f"amid-{plan.seed}")
-        self._at_stop, self._fate = plan.at_stop, random.Random(f"stop-{plan.seed}")
         """So many crashes wait for a rescale, and when they come."""
+        self._at_stop, self._fate = plan.at_stop, random.Random(f"stop-{plan.seed}")
+        """The same, of coordinators, that wait for a stop with a savepoint."""
         self._seen = 0
         """Completed checkpoints after which somebody could have crashed."""
         self._before = 0
