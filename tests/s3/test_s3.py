@@ -151,7 +151,7 @@ def big() -> pa.Table:
 
 
 def test_what_is_large_goes_in_parts(server: S3Server, bucket: str) -> None:
-    storage = open_storage(f"s3://{bucket}/root", "job")
+    storage = open_storage(f"s3://{bucket}/jobs", "job")
     with Uploads(storage, 1, process_pool(), Cancellation()) as uploads:
         begun = [uploads.table(f"t{n}.arrow", big(), shared=n == 1) for n in range(2)]
         handles = [pending.result() for pending in begun]
@@ -159,20 +159,20 @@ def test_what_is_large_goes_in_parts(server: S3Server, bucket: str) -> None:
         assert pa.ipc.open_file(storage.read_file(1, handle)).read_all() == big()
     found = server.filesystem().find(bucket, detail=True)
     assert sorted(found) == [
-        f"{bucket}/root/job/chk-1/t0.arrow",
-        f"{bucket}/root/job/shared/1-t1.arrow",
+        f"{bucket}/jobs/job/chk-1/t0.arrow",
+        f"{bucket}/jobs/job/shared/1-t1.arrow",
     ]
     assert all(entry["ETag"].strip('"').endswith("-4") for entry in found.values()), found
     assert server.unfinished_uploads(bucket) == []
 
 
 def test_small_files_are_parts_of_one(server: S3Server, bucket: str) -> None:
-    storage = open_storage(f"s3://{bucket}/root", "job")
+    storage = open_storage(f"s3://{bucket}/jobs", "job")
     tables = [pa.table({"n": [n]}) for n in range(5)]
     with Uploads(storage, 1, process_pool(), Cancellation(), "task-0") as uploads:
         begun = [uploads.table(f"t{n}.arrow", table) for n, table in enumerate(tables)]
         handles = [pending.result() for pending in begun]
-    path = f"{bucket}/root/job/chk-1/task-0-0.pack"
+    path = f"{bucket}/jobs/job/chk-1/task-0-0.pack"
     filesystem = server.filesystem()
     assert filesystem.find(bucket) == [path]
     for handle, table in zip(handles, tables, strict=True):
@@ -184,7 +184,7 @@ def test_small_files_are_parts_of_one(server: S3Server, bucket: str) -> None:
 
 
 def test_a_cancelled_upload_in_parts_is_aborted(server: S3Server, bucket: str) -> None:
-    storage = open_storage(f"s3://{bucket}/root", "job")
+    storage = open_storage(f"s3://{bucket}/jobs", "job")
     cancellation = Cancellation()
     under_way: list[str] = []
 
@@ -196,7 +196,7 @@ def test_a_cancelled_upload_in_parts_is_aborted(server: S3Server, bucket: str) -
 
     with pytest.raises(UnwantedError):
         storage.write_stream(1, "t.arrow", write, False, cancellation)
-    assert under_way == ["root/job/chk-1/t.arrow"]
+    assert under_way == ["jobs/job/chk-1/t.arrow"]
     assert server.unfinished_uploads(bucket) == []
     assert objects(server, bucket) == {}
 
@@ -235,11 +235,11 @@ def test_throttled_and_cut_off(server: S3Server, bucket: str) -> None:
 
 
 def test_errors_name_the_place_and_no_secret(server: S3Server, bucket: str) -> None:
-    storage = open_storage("s3://there-is-no-such-bucket/root", "job")
+    storage = open_storage("s3://there-is-no-such-bucket/jobs", "job")
     with pytest.raises(CheckpointError) as caught:
         storage.write_file(1, "f", b"abc")
     text = f"{caught.value!r} {caught.value.__cause__!r}"
-    assert "there-is-no-such-bucket/root/job/chk-1/f" in text
+    assert "there-is-no-such-bucket/jobs/job/chk-1/f" in text
     assert KEY not in text
     assert SECRET not in text
     buckets = {entry.rstrip("/") for entry in server.filesystem().ls("")}
