@@ -124,6 +124,7 @@ class LentSlots:
         finally:
             os.close(descriptor)
         self._memory = np.frombuffer(memory, dtype=np.uint8)
+        self._address = self._memory.ctypes.data
         self._lent: set[int] = set()
         self._gone: deque[int] = deque()
         """Slots that nobody here uses any more, and the sender does not know of."""
@@ -136,7 +137,7 @@ class LentSlots:
         if slot >= self._slots or slot in self._lent or size % 8 or size > self._slot_bytes:
             raise TransportError(f"it says that {size} bytes are in slot {slot} of shared memory")
         self._lent.add(slot)
-        address = self._memory.ctypes.data + slot * self._slot_bytes
+        address = self._address + slot * self._slot_bytes
         return pa.foreign_buffer(address, size, _Lent(self, slot))
 
     def gone(self, slot: int) -> None:
@@ -145,6 +146,8 @@ class LentSlots:
 
     def freed(self) -> bytes:
         """A FREE frame's payload, for all slots that are free since the last call; may be empty."""
+        if not self._gone:  # asked at every turn
+            return b""
         found = bytearray()
         while self._gone:
             slot = self._gone.popleft()

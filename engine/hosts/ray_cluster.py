@@ -383,8 +383,9 @@ class RayCluster:
             await self._lose(task, actor, error)
 
     async def _lose(self, task: TaskId, actor: Any, error: Exception) -> None:
-        """Its process is gone. If its node is, then so are all tasks there: Ray tells of them one
-        by one, and of some only once it knows."""
+        """Its process is gone, or cannot be reached: then it is ended, for what takes its place
+        needs its slot. If its node is gone, then so are all tasks there: Ray tells of them one by
+        one, and of some only once it knows."""
         async with self._losing:
             if self._actors.get(task) is not actor:
                 return
@@ -392,6 +393,7 @@ class RayCluster:
             death = await asyncio.to_thread(death_of, node)
             if death is None:
                 if self._drop(task, actor):
+                    ray.kill(actor, no_restart=True)
                     self._tell(task, self._death(task, error))
                 return
             self._down.add(node)
@@ -440,7 +442,6 @@ class RayCluster:
             ray.kill(actor, no_restart=True)
         except ray.exceptions.RayError as error:
             await self._lose(task, actor, error)
-            ray.kill(actor, no_restart=True)
 
     def send(self, task: TaskId, attempt: Attempt, mail: Mail) -> None:
         actor = self._actors.get(task)

@@ -358,6 +358,18 @@ def test_a_loss_tells_of_all_tasks_of_a_node_that_is_dead(world: World) -> None:
     assert world.actors[1].dead
 
 
+def test_who_cannot_be_reached_any_more_is_ended(world: World) -> None:
+    """Its process may live, in the slot that whoever takes its place needs."""
+    world.deployed()
+    away = ActorUnavailableError("keepalive watchdog timeout", None)
+    world.actors[0].calls["hold"].answer.set_exception(away)
+    until(lambda: world.heard, "the loss")
+    (lost,) = world.heard
+    assert lost.task.subtask == 0
+    assert world.actors[0].dead
+    assert not world.actors[1].dead
+
+
 def test_those_that_stay_are_told_once_the_others_have_begun(world: World) -> None:
     """In the attempt that they have: by the driver, in the order of what else they are told."""
     world.deployed()
